@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::{BooleanArray, RecordBatch};
@@ -72,6 +72,8 @@ pub(crate) struct Inside {
     pub(crate) owner: LockOwner,
     /// Up to where in the log it has to see what others have done.
     pub(crate) must_see: Arc<AtomicU64>,
+    /// Whether all its statements see of others what its first one does.
+    pub(crate) sees_start: Arc<AtomicBool>,
     /// What SET CONSTRAINTS has said.
     pub(crate) deferred: Arc<Mutex<DeferredConstraints>>,
     /// Where rows have gone that somebody follows.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
@@ -136,7 +137,9 @@ impl Catalog {
             }
         }
         let start = inside.start.lock().clone();
-        match change.refers_as_now(&start, &own, &newest)? && !change.has_new_referring(&gone, &start, &newest)? {
+        let sees_start = inside.sees_start.load(Ordering::Acquire);
+        let refers = change.refers_as_now(&start, &own, &newest, sees_start)?;
+        match refers && !change.has_new_referring(&gone, &start, &newest, sees_start)? {
             true => Ok(LockGuard(None)),
             false => Err(conflict()),
         }
@@ -343,6 +346,7 @@ mod tests {
             nulls_are_equal: false,
             computed: None,
             deferral: Default::default(),
+            form: None,
         };
         let rules = TableRules { keys: vec![key], ..TableRules::default() };
         let table = NativeTable::new(&name, &rows.schema(), &[rows], memory(), TableVersion(1)).unwrap();

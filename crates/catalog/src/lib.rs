@@ -41,6 +41,7 @@ mod followed;
 mod guard;
 mod history;
 mod index;
+mod index_form;
 #[cfg(test)]
 mod index_tests;
 pub mod journal;
@@ -52,6 +53,7 @@ mod moment;
 mod moved;
 mod name;
 mod object;
+pub mod operator_classes;
 mod paths;
 mod pieces;
 mod position;

@@ -219,7 +219,7 @@ pub(crate) fn refers_well(
     Ok(())
 }
 
-fn violation(message: String, detail: String, object: &Object, reference: &Reference) -> Error {
+pub(crate) fn violation(message: String, detail: String, object: &Object, reference: &Reference) -> Error {
     let about = About {
         schema: Some(object.name.schema.clone()),
         table: Some(object.name.name.clone()),
@@ -267,9 +267,10 @@ pub(crate) fn left_behind(
     }
     let types = reference.referred.iter().map(|name| before.schema().field_with_name(name).map_err(from_arrow));
     let types = types.collect::<Result<Vec<_>>>()?;
-    // Rows with other values, and those that get defaults, with the numbers of the rows that they take the places of.
-    let (mut deleted, mut given, mut defaults) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut replaced, mut to_defaults) = (Vec::new(), Vec::new());
+    // Rows with other values, and those that get defaults, with the numbers of the rows that they take the places of:
+    // these apart for rows that went, and for those with other keys.
+    let (mut deleted, mut given, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut defaults, mut to_defaults) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     let own = reference.columns.iter().map(|name| referring.schema().index_of(name).map_err(from_arrow));
     let own = own.collect::<Result<Vec<_>>>()?;
     let rows = RowFinder::new(referring.pieces(), (0..referring.schema().fields().len()).collect());
@@ -328,22 +329,25 @@ pub(crate) fn left_behind(
                 (ReferenceAction::SetNull, _) => {
                     let null = |_, column: &ArrayRef| Ok(new_null_array(column.data_type(), column.len()));
                     replaced.push(numbers[row]);
-                    given.push(with_columns(&row_of(numbers[row])?, &reference.columns, null)?);
+                    let columns = reference.columns_set(new.is_none());
+                    given.push(with_columns(&row_of(numbers[row])?, columns, null)?);
                 }
                 (ReferenceAction::SetDefault, _) => {
-                    to_defaults.push((numbers[row], *number));
-                    defaults.push(with_columns(&row_of(numbers[row])?, &[], |_, column| Ok(column.clone()))?);
+                    let place = usize::from(new.is_some());
+                    to_defaults[place].push((numbers[row], *number));
+                    defaults[place].push(with_columns(&row_of(numbers[row])?, &[], |_, column| Ok(column.clone()))?);
                 }
             }
         }
     }
-    let settled = |rows: &[RecordBatch], to_defaults: bool| -> Result<Option<RecordBatch>> {
+    let settled = |rows: &[RecordBatch], columns: &[String], to_defaults: bool| -> Result<Option<RecordBatch>> {
         let Some(schema) = rows.first().map(RecordBatch::schema) else { return Ok(None) };
         let rows = concat_batches(&schema, rows).map_err(from_arrow)?;
-        settle(referring, Followed { rows, columns: &reference.columns, to_defaults }).map(Some)
+        settle(referring, Followed { rows, columns, to_defaults }).map(Some)
     };
-    let mut inserted = settled(&given, false)?.into_iter().collect::<Vec<_>>();
-    if let Some(rows) = settled(&defaults, true)? {
+    let mut inserted = settled(&given, &reference.columns, false)?.into_iter().collect::<Vec<_>>();
+    for (place, to_defaults) in to_defaults.into_iter().enumerate() {
+        let Some(rows) = settled(&defaults[place], reference.columns_set(place == 0), true)? else { continue };
         // Who gets the key that went refers to it still.
         let columns = columns_of(&rows, &reference.columns)?;
         let columns = columns.iter().zip(&types).map(|(column, field)| cast(column, field.data_type()));

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use diligence_base::Result;
 use diligence_base::ids::ObjectId;
+use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::deferred::DeferredConstraints;
 use crate::keyed::KeyLookup;
 use crate::keys::{KeyReader, KeyValues};
 use crate::pieces::piece_of;
-use crate::references::referring;
+use crate::references::{referring, violation};
 use crate::rules::{Key, Reference, ReferenceAction};
 use crate::snapshot::Root;
 use crate::{NativeTable, Object, Relation};
@@ -189,7 +189,8 @@ impl ChangingRows<'_> {
         if self.inserted.is_empty() {
             return Ok(all);
         }
-        for reference in self.table.rules().references.iter().filter(|reference| self.looks_at(reference)) {
+        // Those that are looked at later, too: nobody is to take away meanwhile what is there.
+        for reference in &self.table.rules().references {
             let Some(there) = object_of(root, reference.table).and_then(|object| rows_of(object)) else { continue };
             let Some((key, lookup)) = key_of(there, reference)? else { continue };
             let kept = all.entry(reference.table).or_default();
@@ -241,8 +242,9 @@ impl ChangingRows<'_> {
     }
 
     /// Whether what rows that come refer to is there in the names of now as it is in those that the transaction sees:
-    /// `start` are the names on which its changes build, `own` those with them. Fails as rows are read.
-    pub(crate) fn refers_as_now(&self, start: &Root, own: &Root, now: &Root) -> Result<bool> {
+    /// `start` are the names on which its changes build, `own` those with them. Of one that `sees_start` for good, what
+    /// others have brought is not there. Fails as rows are read.
+    pub(crate) fn refers_as_now(&self, start: &Root, own: &Root, now: &Root, sees_start: bool) -> Result<bool> {
         let mut is_same = true;
         for reference in self.table.rules().references.iter().filter(|reference| self.looks_at(reference)) {
             let object = |root| object_of(root, reference.table);
@@ -264,7 +266,7 @@ impl ChangingRows<'_> {
                     // The transaction has brought it itself, or somebody has taken it away.
                     (Some(number), None) => number >= first_new,
                     // The transaction has taken it away itself, or somebody has brought it.
-                    (None, Some(number)) => number < first_new,
+                    (None, Some(number)) => sees_start || number < first_new,
                     _ => true,
                 };
                 Ok(())
@@ -273,8 +275,15 @@ impl ChangingRows<'_> {
         Ok(is_same)
     }
 
-    /// Whether others have committed rows since `start` that refer to keys which go. Fails as rows are read.
-    pub(crate) fn has_new_referring(&self, gone: &[GoneKeys], start: &Root, now: &Root) -> Result<bool> {
+    /// Whether others have committed rows since `start` that refer to keys which go. Fails with code 23503 for a
+    /// transaction that `sees_start` for good, if nothing is to become of these rows, and as rows are read.
+    pub(crate) fn has_new_referring(
+        &self,
+        gone: &[GoneKeys],
+        start: &Root,
+        now: &Root,
+        sees_start: bool,
+    ) -> Result<bool> {
         if gone.is_empty() {
             return Ok(false);
         }
@@ -287,11 +296,36 @@ impl ChangingRows<'_> {
             let Some(rows) = rows_of(object) else { continue };
             let before = before.and_then(|before| rows_of(before)).filter(|before| before.origin() == rows.origin());
             let first_new = before.map_or(i64::MIN, NativeTable::next_number);
-            if !self.rows_referring(gone, rows, reference, first_new)?.is_empty() {
-                return Ok(true);
+            let found = self.rows_referring(gone, rows, reference, first_new)?;
+            let Some(first) = found.first() else { continue };
+            let action = if self.inserted.is_empty() { reference.on_delete } else { reference.on_update };
+            if sees_start && matches!(action, ReferenceAction::Refuse | ReferenceAction::Restrict) {
+                return Err(self.still_referenced(gone, (object, rows), reference, *first)?);
             }
+            return Ok(true);
         }
         Ok(false)
+    }
+
+    /// What is wrong if a row of a number refers to a key that goes. Fails as rows are read.
+    fn still_referenced(
+        &self,
+        gone: &GoneKeys,
+        (object, rows): (&Object, &NativeTable),
+        reference: &Reference,
+        number: i64,
+    ) -> Result<Error> {
+        let own = ReferringColumns::new(reference, rows, self.table)?;
+        let row = rows.row(number)?.ok_or_else(|| Error::bug("a row that refers is not there"))?;
+        let columns = own.places.iter().zip(&own.types).map(|(place, kind)| cast(row.column(*place), kind));
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
+        let shown = KeyReader::new(&gone.key, self.table.schema())?.shown_of(&columns, 0);
+        let message = format!(
+            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+            self.object.name.name, reference.name, object.name.name
+        );
+        let detail = format!("Key {shown} is still referenced from table \"{}\".", object.name.name);
+        Ok(violation(message, detail, object, reference))
     }
 
     /// The rows of a table, from a number on, that refer to keys which go; ascending.

@@ -14,6 +14,7 @@ use sqlparser::ast::Expr;
 
 pub use crate::deferral::Deferral;
 use crate::distribution::Distribution;
+pub use crate::index_form::{BTREE, IndexForm, PartForm};
 use crate::{DEFAULT_SCHEMA, Trigger};
 
 /// The rules of a table.
@@ -85,12 +86,22 @@ pub struct Key {
     pub computed: Option<ComputedKey>,
     /// When a unique one is held against the rows.
     pub deferral: Deferral,
+    /// What its declaration said beside that; `None` if nothing.
+    pub form: Option<IndexForm>,
 }
 
 impl Key {
     /// A key of columns, of all rows.
     pub fn of_columns(name: impl Into<String>, columns: Vec<String>, kind: KeyKind, nulls_are_equal: bool) -> Self {
-        Self { name: name.into(), columns, kind, nulls_are_equal, computed: None, deferral: Deferral::Never }
+        Self {
+            name: name.into(),
+            columns,
+            kind,
+            nulls_are_equal,
+            computed: None,
+            deferral: Deferral::Never,
+            form: None,
+        }
     }
 
     /// Whether its columns alone find each row by it.
@@ -116,7 +127,22 @@ impl Key {
     /// Whether it is of a column of the table, in whatever way.
     pub fn uses(&self, column: &str) -> bool {
         let columns = self.computed.as_ref().map_or(self.columns.as_slice(), |computed| computed.function.columns());
-        columns.iter().any(|name| name == column)
+        columns.iter().chain(self.included()).any(|name| name == column)
+    }
+
+    /// The access method that it was declared with.
+    pub fn method(&self) -> &str {
+        self.form.as_ref().map_or(BTREE, |form| &form.method)
+    }
+
+    /// How the column of a place was declared.
+    pub fn part(&self, place: usize) -> PartForm {
+        self.form.as_ref().and_then(|form| form.parts.get(place)).cloned().unwrap_or_default()
+    }
+
+    /// The columns of INCLUDE.
+    pub fn included(&self) -> &[String] {
+        self.form.as_ref().map_or(&[], |form| &form.included)
     }
 }
 
@@ -198,6 +224,8 @@ pub struct Reference {
     pub on_update: ReferenceAction,
     /// When it is held against the rows.
     pub deferral: Deferral,
+    /// Of those that refer, the columns that ON DELETE SET NULL and SET DEFAULT change; all of them if none is named.
+    pub set_columns: Vec<String>,
 }
 
 impl Reference {
@@ -207,6 +235,11 @@ impl Reference {
     /// Whether it may be held against the rows at the end of a transaction.
     pub fn is_deferrable(&self) -> bool {
         self.deferral != Deferral::Never
+    }
+
+    /// The columns that change with the row that is referred to: when it goes, or when it gets another key.
+    pub fn columns_set(&self, goes: bool) -> &[String] {
+        if goes && !self.set_columns.is_empty() { &self.set_columns } else { &self.columns }
     }
 
     /// Whether rows that refer go or change with those which they refer to.

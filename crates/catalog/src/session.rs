@@ -192,6 +192,7 @@ impl SessionCatalogs {
             return Err(Error::input("there is a transaction already").with_code("25001"));
         }
         let transaction = Arc::new(Transaction::begin_as(self.base.clone(), self.owner()));
+        transaction.see_start(isolation != Isolation::ReadCommitted);
         *inside = Some(SessionTransaction { transaction, isolation, begun: micros_now() });
         Ok(())
     }
@@ -254,6 +255,7 @@ impl SessionCatalogs {
     pub fn set_isolation(&self, isolation: Isolation) {
         if let Some(inside) = &mut *self.inside.write() {
             inside.isolation = isolation;
+            inside.transaction.see_start(isolation != Isolation::ReadCommitted);
         }
     }
 

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::array::BooleanArray;
 use arrow::compute::{filter_record_batch, interleave_record_batch};
@@ -49,6 +49,7 @@ pub struct Transaction {
     start: Arc<Mutex<Arc<Root>>>,
     owner: LockOwner,
     must_see: Arc<AtomicU64>,
+    sees_start: Arc<AtomicBool>,
     deferred: Arc<Mutex<DeferredConstraints>>,
     moved: Arc<Mutex<MovedRows>>,
     reads: Arc<Mutex<HashSet<TableId>>>,
@@ -97,16 +98,23 @@ impl Transaction {
         let deferred = Arc::<Mutex<DeferredConstraints>>::default();
         let moved = Arc::<Mutex<MovedRows>>::default();
         let reads = Arc::<Mutex<HashSet<TableId>>>::default();
+        let sees_start = Arc::<AtomicBool>::default();
         let inside = Inside {
             base: base.clone(),
             start: start.clone(),
             owner,
             must_see: must_see.clone(),
+            sees_start: sees_start.clone(),
             deferred: deferred.clone(),
             moved: moved.clone(),
             reads: reads.clone(),
         };
-        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred, moved, reads }
+        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, sees_start, deferred, moved, reads }
+    }
+
+    /// Whether all its statements see of others what its first one does.
+    pub fn see_start(&self, sees: bool) {
+        self.sees_start.store(sees, Ordering::Release);
     }
 
     /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when it

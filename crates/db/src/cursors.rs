@@ -121,6 +121,11 @@ impl CursorRows {
         &self.shown
     }
 
+    /// On which row it stands, counted from 1; 0 in front of the first.
+    pub fn place(&self) -> i64 {
+        self.at
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> u64 {
         self.rows.rows()

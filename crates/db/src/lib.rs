@@ -90,6 +90,8 @@ pub use remembered::SessionMark;
 pub use session::{Session, SessionOptions};
 pub use settings::{bytes, memory_budget};
 pub use sqlstate::sqlstate;
-pub use statement::{Append, CancelToken, PendingStatement, QueryResult, ResultKind, Short};
+pub use statement::{
+    Append, CancelToken, FollowedQuery, PendingStatement, QueryResult, ResultKind, Short, StatementAtRow,
+};
 pub use status::Progress;
 pub use system::WaitingQuery;

@@ -137,6 +137,24 @@ fn children_wait_for_nothing_else() {
 }
 
 #[test]
+fn who_sees_one_moment_is_told_which_reference_is_broken() {
+    let database = database();
+    let [one, two] = [(); 2].map(|()| database.session());
+    for (other, sql, expected) in [
+        ("INSERT INTO p VALUES (3, 3)", "INSERT INTO c VALUES (1, 3)", "23503"),
+        ("INSERT INTO c VALUES (5, 2)", "DELETE FROM p WHERE id = 2", "23503"),
+        ("DELETE FROM p WHERE id = 1", "INSERT INTO c VALUES (9, 1)", "40001"),
+    ] {
+        two_parents(&two);
+        run(&one, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+        assert_eq!(number(&one, "SELECT count(*) FROM p"), 2);
+        run(&two, other);
+        assert_eq!(outcome(&one, sql), expected, "{other}; {sql}");
+        run(&one, "ROLLBACK");
+    }
+}
+
+#[test]
 fn of_two_who_take_each_others_parents_away_one_fails() {
     let database = database();
     let [one, two, watch] = [(); 3].map(|()| database.session());

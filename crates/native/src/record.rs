@@ -1,5 +1,6 @@
 //! Records: what a log and an image consist of.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -9,7 +10,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::journal::Entry;
 use diligence_catalog::rules::{
-    Check, Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
+    Check, Deferral, Identity, IndexForm, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
 };
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
 use diligence_catalog::{
@@ -198,6 +199,13 @@ const UNPOPULATED: &str = "\u{1}unpopulated";
 const DISTRIBUTION: &str = "\u{1}distribution";
 /// Of a trigger, with its name behind.
 const TRIGGER: &str = "\u{1}trigger ";
+/// Of the columns that ON DELETE changes, with the constraint's name behind.
+const SET_COLUMNS: &str = "\u{1}set ";
+/// Of what an index was declared with, with its name behind.
+const INDEX: &str = "\u{1}index ";
+
+/// Between names in a comment.
+const BETWEEN: &str = "\u{12}";
 
 /// A table's rules, whose expressions are texts.
 #[derive(Debug, Default)]
@@ -489,7 +497,10 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
     });
     let divided = (*distribution != Distribution::default()).then(|| (DISTRIBUTION.to_owned(), distribution.encoded()));
     let called = triggers.iter().map(|trigger| (format!("{TRIGGER}{}", trigger.name), trigger.encoded()));
-    let marks = marks.chain(view).chain(divided).chain(called).collect::<Vec<_>>();
+    let formed = keys.iter().filter_map(|key| Some((format!("{INDEX}{}", key.name), key.form.as_ref()?.encoded())));
+    let partly = references.iter().filter(|reference| !reference.set_columns.is_empty());
+    let set = partly.map(|reference| (format!("{SET_COLUMNS}{}", reference.name), reference.set_columns.join(BETWEEN)));
+    let marks = marks.chain(view).chain(divided).chain(called).chain(formed).chain(set).collect::<Vec<_>>();
     let comments = comments.iter().chain(marks.iter().map(|(name, text)| (name, text)));
     pairs(comments.map(|(name, text)| (name, text.clone())).collect());
     encoder.number(identities.len() as u64);
@@ -728,15 +739,21 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
     };
     let (defaults, generated, checks, comments) = (pairs()?, pairs()?, pairs()?, pairs()?);
     let mut rules = RulesRecord { defaults, generated, checks, ..RulesRecord::default() };
+    let (mut forms, mut set) = (HashMap::new(), HashMap::new());
     for (name, text) in comments {
         match name.as_str() {
             MATERIALIZED => rules.materialized = Some(Materialized { query: text, is_populated: true }),
             UNPOPULATED => rules.materialized = Some(Materialized { query: text, is_populated: false }),
             DISTRIBUTION => rules.distribution = Distribution::decoded(&text)?,
             other if other.starts_with(TRIGGER) => rules.triggers.push(Trigger::decoded(&text)?),
-            other => match other.strip_prefix(UNPROVEN) {
-                Some(constraint) => rules.unproven.push(constraint.to_owned()),
-                None => rules.comments.push((name, text)),
+            other if other.starts_with(SET_COLUMNS) => {
+                let columns = text.split(BETWEEN).map(str::to_owned).collect::<Vec<_>>();
+                set.insert(other[SET_COLUMNS.len()..].to_owned(), columns);
+            }
+            other => match (other.strip_prefix(UNPROVEN), other.strip_prefix(INDEX)) {
+                (Some(constraint), _) => rules.unproven.push(constraint.to_owned()),
+                (_, Some(index)) => drop(forms.insert(index.to_owned(), IndexForm::decoded(&text)?)),
+                _ => rules.comments.push((name, text)),
             },
         }
     }
@@ -761,14 +778,17 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
             4 | 5 => Some((decode_texts(decoder)?, decoder.text()?)),
             _ => None,
         };
-        let key = Key { deferral, ..Key::of_columns(name, columns, kind, nulls_are_equal) };
+        let form = forms.remove(&name);
+        let key = Key { deferral, form, ..Key::of_columns(name, columns, kind, nulls_are_equal) };
         rules.keys.push((key, computed));
     }
     for _ in 0..decoder.count()? {
         let (name, columns, table) = (decoder.text()?, decode_texts(decoder)?, ObjectId(decoder.number()?));
         let referred = decode_texts(decoder)?;
         let ((on_delete, deferral), (on_update, _)) = (decode_action(decoder)?, decode_action(decoder)?);
-        rules.references.push(Reference { name, columns, table, referred, on_delete, on_update, deferral });
+        let set_columns = set.remove(&name).unwrap_or_default();
+        let reference = Reference { name, columns, table, referred, on_delete, on_update, deferral, set_columns };
+        rules.references.push(reference);
     }
     Ok(rules)
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime};
 
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_db::{Activity, without_passwords};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::scram::{random, same};
+use crate::sqlstate;
 
 /// What others may know of a session, and tell it.
 #[derive(Debug)]
@@ -109,6 +110,24 @@ impl Entry {
         }
     }
 
+    /// Comes back when somebody wants the session or its statement to end: with what its client is told.
+    pub async fn stopped(&self) -> Error {
+        let cancelled = || Error::cancelled().with_code(sqlstate::CANCELLED);
+        let asked = self.cancel.notified();
+        tokio::pin!(asked);
+        asked.as_mut().enable();
+        if self.is_cancelled() {
+            return cancelled();
+        }
+        tokio::select! {
+            biased;
+            () = self.ended() => {
+                Error::resource("terminating connection due to administrator command").with_code(sqlstate::SHUTDOWN)
+            }
+            () = asked => cancelled(),
+        }
+    }
+
     /// What the session does now.
     pub fn does(&self, statement: Option<&str>) {
         if statement.is_some() {
@@ -195,6 +214,13 @@ impl std::ops::Deref for Registered {
     }
 }
 
+impl Registered {
+    /// The session itself, for those who are told of its end.
+    pub fn told(&self) -> Arc<Entry> {
+        self.entry.clone()
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
         self.registry.sessions.lock().remove(&self.entry.id);
@@ -263,10 +289,13 @@ impl Registry {
     }
 
     /// Ends a session, or its statement only: `pg_terminate_backend` and `pg_cancel_backend`, whose caller may do that.
-    /// Gives whether there is such a session.
+    /// Gives whether there is such a session, and it can be told: those of Flight SQL are not.
     pub fn stop(&self, id: i32, is_end: bool) -> bool {
         let Some(entry) = self.sessions.lock().get(&id).cloned() else { return false };
         let (user, door) = (&entry.user, entry.door);
+        if door == "flight" {
+            return false;
+        }
         match is_end {
             true => {
                 tracing::info!(session = id, %user, door, "a session is ended by another");

@@ -95,7 +95,7 @@ const TRIGGER_SHORT: &str = "(SELECT max(CASE WHEN $2 THEN _t.trigger_short ELSE
     FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)";
 
 /// `pg_get_indexdef` with a column's place: the whole index for 0.
-const INDEX_PART: &str = "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i \
+const INDEX_PART: &str = "(SELECT max(CASE WHEN $3 THEN _i.index_short ELSE _i.index_text END) FROM pg_catalog.pg_index_texts _i \
                           WHERE _i.index_oid = $1 AND _i.index_part = $2)";
 
 /// Which objects a name without a schema finds.
@@ -119,7 +119,7 @@ impl Visible {
 
 /// A function of the catalog as an expression of its arguments `$1`, `$2`, …, if it is one that is written so.
 pub(crate) fn template(name: &str, arguments: usize, visible: impl FnOnce() -> Visible) -> Option<Expr> {
-    if name == "pg_get_indexdef" && arguments > 1 {
+    if name == "pg_get_indexdef" && arguments > 2 {
         return Some(parsed(INDEX_PART));
     }
     if name == "pg_get_triggerdef" && arguments > 1 {

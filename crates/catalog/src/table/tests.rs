@@ -112,6 +112,7 @@ fn keys_are_unique_as_in_a_set_whatever_changes() {
             nulls_are_equal: false,
             computed: None,
             deferral: Default::default(),
+            form: None,
         };
         let keys = vec![key(KeyKind::Primary, &["a"]), key(KeyKind::Index, &["s", "a"])];
         let rules = TableRules { keys, ..TableRules::default() };

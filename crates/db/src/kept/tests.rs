@@ -315,6 +315,7 @@ fn what_is_exported_is_imported() {
         "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n NUMERIC(9, 3) CHECK (n > 0), at TIMESTAMPTZ DEFAULT now(), b BYTEA)",
         "COMMENT ON COLUMN p.k IS 'it''s the key'",
         "CREATE UNIQUE INDEX by_lower ON p (lower(k)) WHERE n < 1000",
+        "CREATE INDEX latest ON p USING btree (at DESC NULLS LAST, k text_pattern_ops) INCLUDE (n) WITH (fillfactor = 70)",
         "CREATE TABLE \"My lab\".\"C/d\" (i BIGINT GENERATED ALWAYS AS IDENTITY, p INT REFERENCES p ON DELETE CASCADE \
          DEFERRABLE INITIALLY DEFERRED, g INT GENERATED ALWAYS AS (p * 2) STORED, \
          j JSONB, l INT[], v VARCHAR(7), u UUID, s INTERVAL NOT NULL, d DATE, f REAL)",
@@ -395,6 +396,34 @@ fn what_is_exported_is_imported() {
     assert_eq!(code(&format!("EXPORT DATABASE '{}'", there.display())).as_deref(), Some("58P02"));
     assert_eq!(code("EXPORT DATABASE 'x' (FORMAT excel)").as_deref(), Some("42601"));
     assert_eq!(code(&format!("IMPORT DATABASE '{}'", folder.path().display())).as_deref(), Some("58030"));
+}
+
+#[test]
+fn what_indexes_and_references_were_declared_with_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let questions = [
+        "SELECT indexdef FROM pg_indexes ORDER BY indexname",
+        "SELECT pg_get_constraintdef(oid) FROM pg_constraint ORDER BY conname",
+    ];
+    let before = {
+        let database = open(folder.path());
+        for sql in [
+            "CREATE TABLE p (a INT, b INT, PRIMARY KEY (a, b), UNIQUE (b) INCLUDE (a))",
+            "CREATE TABLE t (a INT, b INT, c TEXT, CONSTRAINT r FOREIGN KEY (a, b) REFERENCES p ON DELETE SET NULL (b))",
+            "CREATE INDEX i ON t (a DESC, c text_pattern_ops) INCLUDE (b) WITH (fillfactor = 70)",
+            "COMMENT ON COLUMN t.a IS 'a comment'",
+        ] {
+            database.session().execute(sql).unwrap().collect().unwrap();
+        }
+        questions.map(|question| table(&database, question))
+    };
+    let index =
+        "CREATE INDEX i ON public.t USING btree (a DESC, c text_pattern_ops) INCLUDE (b) WITH (fillfactor='70')";
+    assert_eq!(before[0][0], [index]);
+    assert_eq!(before[1].last().unwrap(), &["FOREIGN KEY (a, b) REFERENCES p(a, b) ON DELETE SET NULL (b)"]);
+    let database = open(folder.path());
+    assert_eq!(questions.map(|question| table(&database, question)), before);
+    assert_eq!(table(&database, "SELECT count(*) FROM pg_description"), [["1"]]);
 }
 
 #[test]

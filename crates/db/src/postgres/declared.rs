@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
+use diligence_catalog::operator_classes::{default_class, method_oid, named_class};
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules, shown_default};
 use diligence_catalog::{NativeTable, Object, Relation, SessionSnapshot, declared_oid};
 use diligence_types::SqlType;
 
 use super::collation_oid;
 use super::definitions::{
-    deferred, index_definition, key_condition, key_definition, key_expressions, key_parts, qualified, quoted,
-    reference_definition,
+    collated_column, deferred, index_definition, key_condition, key_definition, key_expressions, key_parts, key_types,
+    qualified, quoted, reference_definition, short_index_definition,
 };
 use super::roles;
 use super::rows::Cell;
@@ -52,13 +53,30 @@ impl Declared {
 
     /// The numbers of the collations of a key's values.
     fn collations(&self, key: &Key) -> Cell {
-        let of_column = |name: &String| SqlType::of_field(self.table.schema().field_with_name(name).ok()?);
-        let types = match &key.computed {
-            Some(computed) => computed.function.sql_types().iter().cloned().map(Some).collect::<Vec<_>>(),
-            None => key.columns.iter().map(of_column).collect(),
-        };
+        let types = key_types(&self.table, key);
         let number = |sql_type: &Option<SqlType>| sql_type.as_ref().map_or(0, collation_oid);
         Cell::Numbers(types.iter().map(|sql_type| i64::from(number(sql_type))).collect())
+    }
+
+    /// The numbers of the columns of a key, with those of INCLUDE; 0 for an expression.
+    fn key_columns(&self, key: &Key) -> Cell {
+        let expressions = key.computed.as_ref().map_or(&[][..], |computed| &computed.expressions);
+        let name = |(place, name): (usize, &String)| match expressions.get(place) {
+            Some(Some(expression)) => collated_column(expression).unwrap_or_default(),
+            _ => name.clone(),
+        };
+        let names = key.columns.iter().enumerate().map(name).chain(key.included().iter().cloned());
+        self.columns(&names.collect::<Vec<_>>())
+    }
+
+    /// The numbers of the operator classes of a key's values.
+    fn operator_classes(&self, key: &Key) -> Cell {
+        let class = |(place, sql_type): (usize, &Option<SqlType>)| {
+            let named = key.part(place).operator_class.and_then(|name| named_class(key.method(), &name));
+            let class = named.or_else(|| default_class(key.method(), sql_type.as_ref()?));
+            class.map_or(0, |class| i64::from(class.oid))
+        };
+        Cell::Numbers(key_types(&self.table, key).iter().enumerate().map(class).collect())
     }
 
     fn keys(&self) -> impl Iterator<Item = (usize, &Key)> {
@@ -79,12 +97,34 @@ fn declared(snapshot: &SessionSnapshot) -> Vec<Declared> {
     readable.filter_map(table).collect()
 }
 
-/// Rows of `pg_class` for indexes: number, name, schema's number, how many columns.
-pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<(Cell, String, u32, i32)> {
+/// An index in `pg_class`.
+pub(super) struct IndexClass {
+    pub(super) oid: Cell,
+    pub(super) name: String,
+    pub(super) schema: u32,
+    pub(super) columns: i32,
+    /// The number of its access method.
+    pub(super) method: u32,
+    pub(super) options: Cell,
+}
+
+/// Rows of `pg_class` for indexes.
+pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<IndexClass> {
     let mut rows = Vec::new();
     for of in declared(snapshot) {
         rows.extend(of.keys().map(|(place, key)| {
-            (of.number(Kind::Index, place), key.name.clone(), of.schema_oid, key.columns.len() as i32)
+            let options = key.form.as_ref().map(|form| &form.options).filter(|options| !options.is_empty());
+            let texts = |options: &Vec<(String, String)>| {
+                options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            };
+            IndexClass {
+                oid: of.number(Kind::Index, place),
+                name: key.name.clone(),
+                schema: of.schema_oid,
+                columns: (key.columns.len() + key.included().len()) as i32,
+                method: method_oid(key.method()).unwrap_or_default(),
+                options: options.map_or(Cell::Null, |options| Cell::Texts(texts(options))),
+            }
         }));
     }
     rows
@@ -155,11 +195,12 @@ pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for of in declared(snapshot) {
         for (place, key) in of.keys() {
             let count = key.columns.len() as i32;
-            let zeros = || Cell::Numbers(vec![0; key.columns.len()]);
+            let all = count + key.included().len() as i32;
+            let orders = (0..key.columns.len()).map(|place| key.part(place).bits()).collect();
             rows.push(vec![
                 of.number(Kind::Index, place),
                 of.object.oid().into(),
-                count.into(),
+                all.into(),
                 count.into(),
                 key.kind.is_unique().into(),
                 (key.nulls_are_equal && key.kind.is_unique()).into(),
@@ -172,10 +213,10 @@ pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 true.into(),
                 true.into(),
                 false.into(),
-                of.columns(&key.columns),
+                of.key_columns(key),
                 of.collations(key),
-                zeros(),
-                zeros(),
+                of.operator_classes(key),
+                Cell::Numbers(orders),
                 key_expressions(key).map_or(Cell::Null, Cell::Text),
                 key_condition(key).map_or(Cell::Null, |condition| format!("({condition})").into()),
             ]);
@@ -190,7 +231,7 @@ pub(super) fn listed_indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for of in declared(snapshot) {
         rows.extend(of.keys().map(|(_, key)| {
             let name = &of.object.name;
-            let definition = index_definition(&of.object.name, key);
+            let definition = index_definition(&of.table, &of.object.name, key);
             vec![
                 name.schema.as_str().into(),
                 name.name.as_str().into(),
@@ -208,13 +249,17 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for of in declared(snapshot) {
         for (place, key) in of.keys() {
-            let whole = index_definition(&of.object.name, key);
-            let parts = std::iter::once(whole).chain(key_parts(key));
-            rows.extend(
-                parts
-                    .enumerate()
-                    .map(|(part, text)| vec![of.number(Kind::Index, place), Cell::Number(part as i64), text.into()]),
-            );
+            let whole = index_definition(&of.table, &of.object.name, key);
+            let short = short_index_definition(&of.table, &of.object.name, key);
+            let expressions = key.computed.as_ref().map_or(&[][..], |computed| &computed.expressions);
+            let collated = |place: usize| collated_column(expressions.get(place)?.as_ref()?);
+            let columns = key_parts(key).into_iter().enumerate();
+            let columns = columns.map(|(place, text)| collated(place).map_or(text, |name| quoted(&name)));
+            let parts = columns.chain(key.included().iter().map(|name| quoted(name)));
+            let texts = std::iter::once((whole, short)).chain(parts.map(|text| (text.clone(), text)));
+            rows.extend(texts.enumerate().map(|(part, (text, short))| {
+                vec![of.number(Kind::Index, place), Cell::Number(part as i64), text.into(), short.into()]
+            }));
         }
     }
     rows
@@ -289,8 +334,31 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             cells[DEFERRABLE + 1] = (reference.deferral == Deferral::Deferred).into();
             cells.push(of.columns(&reference.columns));
             cells.push(referred.columns(&reference.referred));
+            let set = &reference.set_columns;
+            cells.extend([Cell::Null, Cell::Null, Cell::Null]);
+            cells.push(if set.is_empty() { Cell::Null } else { of.columns(set) });
             let text = reference_definition(reference, &qualified(&referred.object.name));
             rows.push((cells, format!("{text}{}", unproven(rules, &reference.name))));
+        }
+    }
+    for (object, domain, definition) in snapshot.catalog.domains().filter(|(object, ..)| snapshot.sees(&object.name)) {
+        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
+        for (place, check) in definition.checks.iter().enumerate() {
+            let zero = || Cell::Number(0);
+            let head: [Cell; 9] = [
+                Cell::Number(declared_oid(domain.oid, Kind::Check as i64, place)),
+                check.name.as_str().into(),
+                schema.into(),
+                "c".into(),
+                false.into(),
+                false.into(),
+                true.into(),
+                zero(),
+                domain.oid.into(),
+            ];
+            let rest: [Cell; 9] =
+                [zero(), zero(), zero(), " ".into(), " ".into(), " ".into(), true.into(), 0.into(), false.into()];
+            rows.push((head.into_iter().chain(rest).collect(), format!("CHECK ({})", check.condition)));
         }
     }
     for TriggerConstraint { number, object, trigger } in triggers::constraints(snapshot) {

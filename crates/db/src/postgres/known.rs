@@ -3,15 +3,11 @@
 //! none that is listed.
 
 use diligence_catalog::SessionSnapshot;
-use diligence_catalog::privileges::OWNER_OID;
 
-use super::CATALOG_OID;
 use super::rows::Cell;
 
 /// The number of the first cast.
 const CASTS_FROM: i64 = 10_000;
-/// The number of the method `btree`.
-const BTREE: i64 = 403;
 
 /// Casts between types that there are: from, to, function, context and method, as in `pg_cast`.
 const CASTS: &str = "20 21 714 a f; 20 23 480 a f; 20 700 652 i f; 20 701 482 i f; 20 1700 1781 i f; 21 20 754 i f; \
@@ -72,42 +68,6 @@ const ABBREVIATIONS: &str = "\
     WFT 43200 f; WGST -7200 t; WGT -10800 f; XJT 21600 f; YAKST 32400 f; YAKT 32400 f; YAPT 36000 f; \
     YEKST 21600 t; YEKT 18000 f; Z 0 f; ZULU 0 f";
 
-/// Classes of operators of `btree`: number, name, family, type, whether it is the type's.
-#[rustfmt::skip]
-const OPERATOR_CLASSES: [(i64, &str, i64, i64, bool); 31] = [
-    (1978, "int4_ops", 1976, 23, true),
-    (1979, "int2_ops", 1976, 21, true),
-    (1981, "oid_ops", 1989, 26, true),
-    (3122, "date_ops", 434, 1082, true),
-    (3123, "float8_ops", 1970, 701, true),
-    (3124, "int8_ops", 1976, 20, true),
-    (3125, "numeric_ops", 1988, 1700, true),
-    (3126, "text_ops", 1994, 25, true),
-    (3127, "timestamptz_ops", 434, 1184, true),
-    (3128, "timestamp_ops", 434, 1114, true),
-    (4217, "text_pattern_ops", 2095, 25, false),
-    (4218, "varchar_pattern_ops", 2095, 25, false),
-    (4219, "bpchar_pattern_ops", 2097, 1042, false),
-    (10_002, "bit_ops", 423, 1560, true),
-    (10_003, "bool_ops", 424, 16, true),
-    (10_004, "bpchar_ops", 426, 1042, true),
-    (10_006, "bytea_ops", 428, 17, true),
-    (10_009, "cidr_ops", 1974, 869, false),
-    (10_012, "float4_ops", 1970, 700, true),
-    (10_015, "inet_ops", 1974, 869, true),
-    (10_022, "interval_ops", 1982, 1186, true),
-    (10_024, "macaddr_ops", 1984, 829, true),
-    (10_026, "macaddr8_ops", 3371, 774, true),
-    (10_038, "time_ops", 1996, 1083, true),
-    (10_041, "timetz_ops", 2000, 1266, true),
-    (10_043, "varbit_ops", 2002, 1562, true),
-    (10_044, "varchar_ops", 1994, 25, false),
-    (10_065, "uuid_ops", 2968, 2950, true),
-    (10_071, "tsvector_ops", 3626, 3614, true),
-    (10_074, "tsquery_ops", 3683, 3615, true),
-    (10_088, "jsonb_ops", 4033, 3802, true),
-];
-
 /// Ranges: type, type of the bounds, multirange, class of operators, functions.
 #[rustfmt::skip]
 const RANGES: [(i64, i64, i64, i64, &str, &str); 6] = [
@@ -142,27 +102,6 @@ pub(super) fn abbreviations(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
         vec![name.into(), Cell::Number(offset), (parts.next() == Some("t")).into()]
     };
     ABBREVIATIONS.split(';').map(row).collect()
-}
-
-/// The columns of `pg_opclass`.
-pub(super) const OPERATOR_CLASS: &str = "oid:o opcmethod:o opcname opcnamespace:o opcowner:o opcfamily:o \
-     opcintype:o opcdefault:b opckeytype:o";
-
-pub(super) fn operator_classes(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let row = |(oid, name, family, of, is_default): (i64, &str, i64, i64, bool)| {
-        vec![
-            Cell::Number(oid),
-            Cell::Number(BTREE),
-            name.into(),
-            CATALOG_OID.into(),
-            OWNER_OID.into(),
-            Cell::Number(family),
-            Cell::Number(of),
-            is_default.into(),
-            Cell::Number(0),
-        ]
-    };
-    OPERATOR_CLASSES.map(row).to_vec()
 }
 
 /// The columns of `pg_range`.

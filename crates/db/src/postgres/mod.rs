@@ -26,6 +26,7 @@ use std::time::SystemTime;
 use arrow::datatypes::SchemaRef;
 use diligence_catalog::authority::Subject;
 use diligence_catalog::locks::Locks;
+use diligence_catalog::operator_classes::{ACCESS_METHODS, OPERATOR_CLASSES, OPERATOR_FAMILIES, OperatorClass};
 use diligence_catalog::privileges::{DATABASE_OID, OWNER_OID};
 pub use diligence_catalog::types::*;
 use diligence_catalog::{
@@ -33,6 +34,7 @@ use diligence_catalog::{
     SYSTEM_SCHEMA, SessionSnapshot, View,
 };
 
+use declared::IndexClass;
 use diligence_types::SqlType;
 use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use diligence_types::text::zones;
@@ -168,13 +170,14 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         ]
     };
     let mut rows = listed.iter().map(row).collect::<Vec<_>>();
-    for (oid, name, schema, columns) in declared::index_classes(snapshot) {
+    for index in declared::index_classes(snapshot) {
+        let IndexClass { oid, name, schema, columns, method, options } = index;
         let zero = || Cell::Number(0);
-        let mut row = vec![oid, name.into(), schema.into(), zero(), zero(), OWNER_OID.into(), 403.into()];
+        let mut row = vec![oid, name.into(), schema.into(), zero(), zero(), OWNER_OID.into(), method.into()];
         row.extend([zero(), zero(), zero(), Cell::Number(-1), zero(), zero(), false.into(), false.into()]);
         row.extend(["p".into(), "i".into(), columns.into(), zero()]);
         row.extend([false, false, false, false, false, true].map(Cell::Flag));
-        row.extend(["n".into(), false.into()]);
+        row.extend(["n".into(), false.into(), zero(), zero(), zero(), Cell::Null, options]);
         rows.push(row);
     }
     rows
@@ -636,7 +639,7 @@ fn add_declared(add: Add<'_>) {
 
 /// Definitions as texts, and what depends on what.
 fn add_texts(add: Add<'_>) {
-    add("pg_index_texts", "index_oid:o index_part:o index_text", declared::index_definitions);
+    add("pg_index_texts", "index_oid:o index_part:o index_text index_short", declared::index_definitions);
     add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
     for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
         add(name, declared::STATISTICS, declared::statistics);
@@ -657,13 +660,36 @@ fn add_system(add: Add<'_>) {
         settings::settings,
     );
     add("pg_am", "oid:o amname amhandler amtype", |_| {
-        vec![
-            vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()],
-            vec![403.into(), "btree".into(), "bthandler".into(), "i".into()],
-        ]
+        let heap: Vec<Cell> = vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()];
+        let handler = |name: &str| match name {
+            "btree" => "bthandler".to_owned(),
+            "spgist" => "spghandler".to_owned(),
+            other => format!("{other}handler"),
+        };
+        let method =
+            |(oid, name): &(u32, &str)| vec![Cell::from(*oid), (*name).into(), handler(name).into(), "i".into()];
+        std::iter::once(heap).chain(ACCESS_METHODS.iter().map(method)).collect()
+    });
+    add(
+        "pg_opclass",
+        "oid:o opcmethod:o opcname opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o",
+        |_| {
+            let row = |class: &OperatorClass| {
+                let OperatorClass { method, oid, name, family, of_type, is_default, kept_type } = *class;
+                let head: [Cell; 5] = [oid.into(), method.into(), name.into(), CATALOG_OID.into(), OWNER_OID.into()];
+                let rest: [Cell; 4] = [family.into(), of_type.into(), is_default.into(), kept_type.into()];
+                head.into_iter().chain(rest).collect()
+            };
+            OPERATOR_CLASSES.iter().map(row).collect()
+        },
+    );
+    add("pg_opfamily", "oid:o opfmethod:o opfname opfnamespace:o opfowner:o", |_| {
+        let row = |(oid, method, name): &(u32, u32, &str)| {
+            vec![Cell::from(*oid), (*method).into(), (*name).into(), CATALOG_OID.into(), OWNER_OID.into()]
+        };
+        OPERATOR_FAMILIES.iter().map(row).collect()
     });
     add("pg_cast", known::CAST, known::casts);
-    add("pg_opclass", known::OPERATOR_CLASS, known::operator_classes);
     add("pg_range", known::RANGE, known::ranges);
     add("pg_timezone_abbrevs", known::ABBREVIATION, known::abbreviations);
     add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
@@ -722,7 +748,8 @@ fn class_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         let schema = numbers.get(listed.schema.as_str()).copied().unwrap_or_default();
         row(listed.oid.into(), schema, &listed.name)
     });
-    let indexes = declared::index_classes(snapshot).into_iter().map(|(oid, name, of, _)| row(oid, of, &name));
+    let indexes = declared::index_classes(snapshot);
+    let indexes = indexes.into_iter().map(|index| row(index.oid, index.schema, &index.name));
     let known =
         [("pg_class", 1259), ("pg_constraint", 2606), ("pg_namespace", 2615), ("pg_proc", 1255), ("pg_type", 1247)];
     let known = known.map(|(name, oid)| row(Cell::Number(oid), CATALOG_OID, name));

@@ -131,6 +131,11 @@ impl Append {
 }
 
 impl Session {
+    /// Fails with code 42501 unless statements of the session may name files of the server; `what` is what for.
+    pub fn may_use_files(&self, what: &str) -> Result<()> {
+        self.planner().may_use_files(what)
+    }
+
     /// The columns of a table that [`append`](Self::append) can add to: those that are not computed from others. Fails
     /// with kind `Input` if there is no such table, or it may not be changed, `Unsupported` if it is not in memory.
     pub fn appendable(&self, schema: Option<&str>, table: &str) -> Result<SchemaRef> {

@@ -273,7 +273,7 @@ impl<'a> Exported<'a> {
             let statement = format!("CREATE MATERIALIZED VIEW {name} AS {query}{without}");
             self.last.push_str(&defined(&object.name, &statement));
             for key in &rules.keys {
-                let _ = writeln!(self.last, "{};", index_definition(&object.name, key));
+                let _ = writeln!(self.last, "{};", index_definition(table, &object.name, key));
             }
             return Ok(());
         }
@@ -322,7 +322,7 @@ impl<'a> Exported<'a> {
         }
         self.rows(object, table)?;
         for key in rules.keys.iter().filter(|key| matches!(key.kind, KeyKind::UniqueIndex | KeyKind::Index)) {
-            let _ = writeln!(self.after, "{};", index_definition(&object.name, key));
+            let _ = writeln!(self.after, "{};", index_definition(table, &object.name, key));
         }
         Ok(())
     }

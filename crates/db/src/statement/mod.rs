@@ -17,6 +17,7 @@
 
 mod append;
 mod cancelling;
+mod current;
 mod elsewhere;
 mod export;
 mod export_roles;
@@ -40,6 +41,7 @@ use diligence_base::{Error, Result};
 
 pub use append::Append;
 pub use cancelling::CancelToken;
+pub use current::{FollowedQuery, StatementAtRow};
 pub use pending::PendingStatement;
 pub use result::{QueryResult, ResultKind};
 pub use start::Short;

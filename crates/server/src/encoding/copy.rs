@@ -1,5 +1,7 @@
 //! Rows as COPY writes them: lines of text or CSV, or PostgreSQL's binary form. HTTP's CSV is the same.
 
+use std::borrow::Cow;
+
 use arrow::datatypes::Schema;
 use bytes::{BufMut, BytesMut};
 
@@ -31,6 +33,8 @@ pub struct CopyOptions {
     pub null: String,
     /// Whether the first line has the columns' names.
     pub header: bool,
+    /// Whether these must be the names of the columns that are copied.
+    pub header_matches: bool,
     /// Around fields of CSV.
     pub quote: u8,
     /// Before a quote within a field of CSV.
@@ -41,10 +45,57 @@ pub struct CopyOptions {
     pub force_null: Forced,
     /// Columns of CSV in which what stands for NULL is a text.
     pub force_not_null: Forced,
+    /// How characters are bytes.
+    pub characters: Characters,
     /// Whether rows with a value that is none of its column's type are left out.
     pub ignores_errors: bool,
     /// What is said of those.
     pub verbosity: Verbosity,
+}
+
+/// How the characters of text and CSV are bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Characters {
+    /// As UTF-8.
+    #[default]
+    Utf8,
+    /// Each is a byte: its number.
+    Latin1,
+    /// The same, but for 32 of them.
+    Windows1252,
+}
+
+/// What the bytes from 0x80 to 0x9f are in Windows-1252.
+const WINDOWS: [char; 32] = [
+    '\u{20ac}', '\u{81}', '\u{201a}', '\u{192}', '\u{201e}', '\u{2026}', '\u{2020}', '\u{2021}', '\u{2c6}', '\u{2030}',
+    '\u{160}', '\u{2039}', '\u{152}', '\u{8d}', '\u{17d}', '\u{8f}', '\u{90}', '\u{2018}', '\u{2019}', '\u{201c}',
+    '\u{201d}', '\u{2022}', '\u{2013}', '\u{2014}', '\u{2dc}', '\u{2122}', '\u{161}', '\u{203a}', '\u{153}', '\u{9d}',
+    '\u{17e}', '\u{178}',
+];
+
+impl Characters {
+    /// The encoding of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        let letters = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        match letters.as_str() {
+            "utf8" | "unicode" => Some(Self::Utf8),
+            "latin1" | "iso88591" => Some(Self::Latin1),
+            "win1252" | "windows1252" | "cp1252" => Some(Self::Windows1252),
+            _ => None,
+        }
+    }
+
+    /// The bytes as UTF-8.
+    pub fn as_utf8(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        if self == Self::Utf8 || bytes.is_ascii() {
+            return Cow::Borrowed(bytes);
+        }
+        let character = |byte: &u8| match (self, byte) {
+            (Self::Windows1252, 0x80..=0x9f) => WINDOWS[usize::from(*byte - 0x80)],
+            _ => char::from(*byte),
+        };
+        Cow::Owned(bytes.iter().map(character).collect::<String>().into_bytes())
+    }
 }
 
 /// What is said of rows that are left out.
@@ -283,6 +334,17 @@ mod tests {
             Field::new("number", DataType::Int64, true),
             Field::new("text", DataType::Utf8View, true),
         ]))
+    }
+
+    #[test]
+    fn characters_of_one_byte_become_utf8() {
+        let read = |name: &str, bytes: &[u8]| {
+            String::from_utf8(Characters::named(name).unwrap().as_utf8(bytes).into_owned()).unwrap()
+        };
+        assert_eq!(read("LATIN1", b"caf\xe9"), "caf\u{e9}");
+        assert_eq!(read("WIN1252", b"\x80 5"), "\u{20ac} 5");
+        assert_eq!(read("utf-8", "\u{20ac}".as_bytes()), "\u{20ac}");
+        assert_eq!(Characters::named("nothing"), None);
     }
 
     #[test]

@@ -48,7 +48,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::accepting::{Arrived, Socket, accepted};
 use crate::admission::{Asker, Passed};
-use crate::registry::Registered;
+use crate::registry::{Entry, Registered};
 use crate::roles::Role;
 use crate::service::{Service, basic_credentials};
 use crate::sqlstate;
@@ -270,6 +270,15 @@ async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> 
     let late =
         |_| Error::new(ErrorKind::Cancelled, "the statement took longer than allowed").with_code(sqlstate::CANCELLED);
     tokio::time::timeout(limit, answer).await.map_err(late)?
+}
+
+/// Has work end when somebody ends the session that it is of, or its statement.
+async fn unless_stopped<T>(entry: Arc<Entry>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        stopped = entry.stopped() => Err(stopped),
+    }
 }
 
 async fn ready(State(service): State<Arc<Service>>) -> Response {

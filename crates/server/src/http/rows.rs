@@ -14,7 +14,7 @@ use futures::{StreamExt, TryStreamExt};
 use super::{QUEUE_HEADER, queue_header};
 use crate::encoding::formats::{BodyWriter, Format};
 use crate::execution::{Making, RunningStatement, delivered};
-use crate::registry::Registered;
+use crate::registry::{Entry, Registered};
 use crate::service::Service;
 
 /// How far a body is.
@@ -27,6 +27,8 @@ enum Step {
 /// A body that is being made.
 struct BodyMaking {
     service: Arc<Service>,
+    /// Whose session it is.
+    told: Arc<Entry>,
     running: RunningStatement,
     writer: Option<BodyWriter>,
     step: Step,
@@ -48,6 +50,7 @@ pub(crate) async fn response(
     let (query, queue) = (running.id(), queue_header(running.passed()));
     let making = BodyMaking {
         service: service.clone(),
+        told: entry.told(),
         running,
         writer: Some(writer),
         step: Step::First(beginning),
@@ -94,10 +97,11 @@ impl BodyMaking {
                     let batch = match self.next.take() {
                         Some(batch) => Some(batch),
                         None => {
-                            let service = self.service.clone();
+                            let (service, told) = (self.service.clone(), self.told.clone());
                             tokio::select! {
                                 biased;
                                 batch = self.running.next() => batch.transpose()?,
+                                stopped = told.stopped() => return Err(stopped),
                                 () = service.stopping_hard() => {
                                     return Err(Error::resource("the server is stopping"));
                                 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::placeholders::numbered;
 use super::rows::response;
 use super::script::answer_of;
-use super::{Caller, QUEUE_HEADER, failure, queue_header, wanted_types, within};
+use super::{Caller, QUEUE_HEADER, failure, queue_header, unless_stopped, wanted_types, within};
 use crate::encoding::formats::Format;
 use crate::execution::{Allowed, Attempts, ScriptStatement, StatementExecution};
 use crate::service::Service;
@@ -74,8 +74,9 @@ async fn answer(
     if let Some(isolation) = isolation_of(headers, request.transaction.as_ref())? {
         let script = Script { service, caller, session: &session, isolation, format };
         let statements = statements_of(execution, request.sql, &values).await?;
-        return within(limit, script.run(&statements)).await;
+        return unless_stopped(entry.told(), within(limit, script.run(&statements))).await;
     }
+    let told = entry.told();
     let started = async {
         let parsed = execution.parse(&session, request.sql).await?;
         let running = execution.start(&session, &asker, &parsed, values, Allowed::Anything).await?;
@@ -88,7 +89,7 @@ async fn answer(
         }
         response(service, running, format, entry).await
     };
-    within(limit, started).await
+    unless_stopped(told, within(limit, started)).await
 }
 
 /// A script that is one transaction.

@@ -84,8 +84,11 @@ impl CopyDecoder {
     /// Fails with kind `Value` on what is no row, `Resource` on one of too many bytes.
     pub fn feed(&mut self, bytes: &[u8], is_end: bool) -> Result<Vec<RecordBatch>> {
         let mut pending = std::mem::take(&mut self.pending);
-        pending.extend_from_slice(bytes);
         let is_text = self.options.format != CopyFormat::Binary;
+        match is_text {
+            true => pending.extend_from_slice(&self.options.characters.as_utf8(bytes)),
+            false => pending.extend_from_slice(bytes),
+        }
         // The last row may come without its line end.
         if is_end && is_text && !pending.is_empty() && !pending.ends_with(b"\n") {
             pending.push(b'\n');
@@ -125,16 +128,41 @@ impl CopyDecoder {
                 self.ended = true;
                 continue;
             }
-            if self.options.header && self.line == 1 {
+            let is_header = self.options.header && self.line == 1;
+            if is_header && !self.options.header_matches {
                 continue;
             }
             let fields = match self.options.format {
                 CopyFormat::Csv => self.csv_fields(line)?,
                 _ => self.text_fields(line)?,
             };
-            self.push(fields)?;
+            match is_header {
+                true => self.check_header(&fields)?,
+                false => self.push(fields)?,
+            }
         }
         Ok(at)
+    }
+
+    /// Fails with code 22P04 unless the first line has the columns' names.
+    fn check_header(&self, fields: &[Option<Vec<u8>>]) -> Result<()> {
+        let names = self.schema.fields();
+        let wrong = |message: String| Err(Error::value(message).with_code("22P04"));
+        if fields.len() != names.len() {
+            let (found, wanted) = (fields.len(), names.len());
+            return wrong(format!("wrong number of fields in header line: got {found}, expected {wanted}"));
+        }
+        for (place, (field, wanted)) in fields.iter().zip(names).enumerate() {
+            let found = match field {
+                Some(name) if name == wanted.name().as_bytes() => continue,
+                Some(name) => format!("\"{}\"", String::from_utf8_lossy(name)),
+                None => format!("null value (\"{}\")", self.options.null),
+            };
+            let (place, wanted) = (place + 1, wanted.name());
+            let text = format!("column name mismatch in header line field {place}: got {found}, expected \"{wanted}\"");
+            return wrong(text);
+        }
+        Ok(())
     }
 
     /// Where the first row ends: its line end, which in CSV is the first outside of quotes.

@@ -1,18 +1,19 @@
 //! Cursors: DECLARE, FETCH, MOVE and CLOSE.
 //!
-//! A cursor that only goes forward reads its query as it goes. The rows of one that goes back, or outlives its
-//! transaction, are kept within memory or in temp space, as those of procedures are.
+//! A cursor that only goes forward reads its query as it goes. The rows of one that goes back, locks them or outlives
+//! its transaction are kept within memory or in temp space, as those of procedures are. `WHERE CURRENT OF` finds those
+//! of a query that locks them, or goes back.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use diligence_base::Error;
-use diligence_db::{CursorInfo, CursorRows, CursorWay};
+use diligence_db::{CursorInfo, CursorRows, CursorWay, FollowedQuery};
 use parking_lot::Mutex;
 
 use super::portal::{Portal, PortalState, PreparedKind};
 use super::run::messages;
-use super::session::{Block, Outcome, PgSession};
+use super::session::{Block, Outcome, PgSession, Trouble};
 use crate::encoding::columns::{Columns, Form};
 use crate::session::cursors::Declared;
 
@@ -26,11 +27,25 @@ pub(super) struct Cursor {
     declared: Declared,
     /// Whether the block has opened it that is open.
     in_block: bool,
+    /// How its rows are found again, until they are kept.
+    followed: Option<FollowedQuery>,
 }
 
 impl Cursor {
     fn is_kept(&self) -> bool {
-        self.declared.is_scroll || self.declared.is_holdable
+        self.declared.is_scroll || self.declared.is_holdable || self.followed.is_some() || self.kept.is_some()
+    }
+
+    /// Fails with 55000 if it only goes forward, and not so.
+    fn check_way(&self, rows: &Mutex<CursorRows>, way: CursorWay) -> Result<(), Error> {
+        let is_forward = match way {
+            _ if self.declared.is_scroll || self.declared.is_holdable => true,
+            CursorWay::By(by) | CursorWay::Relative(by) => by > 0,
+            CursorWay::To(to) => to > rows.lock().place(),
+            CursorWay::All => true,
+            CursorWay::AllBackward => false,
+        };
+        if is_forward { Ok(()) } else { Err(only_forward()) }
     }
 }
 
@@ -46,9 +61,25 @@ impl PgSession {
             let error = Error::input("DECLARE CURSOR can only be used in transaction blocks").with_code("25P01");
             return Err(error.with_hint("BEGIN first, or declare it WITH HOLD").into());
         }
-        let prepared = Box::pin(self.prepare(declared.query.clone(), vec![], true)).await?;
+        let mut prepared = Box::pin(self.prepare(declared.query.clone(), vec![], true)).await?;
         if !matches!(&prepared.kind, PreparedKind::Statement(_, description) if description.schema.is_some()) {
             return Err(Error::input("a cursor needs a query").with_code("42P11").into());
+        }
+        let mut followed = match &prepared.kind {
+            PreparedKind::Statement(parsed, _) if self.block != Block::None => self.session.followed_query(parsed),
+            _ => None,
+        };
+        followed = followed.filter(|query| query.is_locking || declared.is_scroll);
+        if let Some(text) = followed.as_ref().map(|query| query.text.clone()) {
+            // A query of one group has no rows of the table, for example.
+            match Box::pin(self.prepare(text, vec![], true)).await {
+                Ok(numbered) => prepared = numbered,
+                Err(Trouble::Failed(_)) => followed = None,
+                Err(broken) => return Err(broken),
+            }
+        }
+        if let Some(query) = &mut followed {
+            self.session.follow(query);
         }
         let info = CursorInfo {
             statement: declared.statement.clone(),
@@ -74,7 +105,10 @@ impl PgSession {
             Err(trouble) => Err(trouble),
         };
         let in_block = self.block != Block::None;
-        let mut cursor = Cursor { portal, kept: None, passed: 0, declared: declared.clone(), in_block };
+        if let Some(query) = &mut followed {
+            self.session.follow(query);
+        }
+        let mut cursor = Cursor { portal, kept: None, passed: 0, declared: declared.clone(), in_block, followed };
         let opened = match started {
             Ok(()) if !in_block => self.keep(&mut cursor).await,
             started => started,
@@ -106,9 +140,15 @@ impl PgSession {
             let Some(rows) = next? else { break };
             kept = execution.compute(move || kept.push(&rows).map(|()| kept)).await?;
         }
-        let kept = Arc::new(Mutex::new(CursorRows::new(kept)));
-        self.session.cursor_is_kept(&cursor.declared.name, &kept);
-        cursor.kept = Some(kept);
+        let name = &cursor.declared.name;
+        cursor.kept = Some(match cursor.followed.take() {
+            Some(query) => self.session.followed_cursor_is_kept(name, kept, query),
+            None => {
+                let kept = Arc::new(Mutex::new(CursorRows::new(kept)));
+                self.session.cursor_is_kept(name, &kept);
+                kept
+            }
+        });
         Ok(())
     }
 
@@ -134,6 +174,7 @@ impl PgSession {
         if cursor.is_kept() {
             self.keep(cursor).await?;
             let rows = cursor.kept.clone().ok_or_else(|| Error::bug("a cursor's rows are not kept"))?;
+            cursor.check_way(&rows, way)?;
             return self.fetched_kept(&rows, way, cursor.declared.is_binary, sends, describe).await;
         }
         // Rows to pass over first, and how many to read then.

@@ -5,7 +5,9 @@
 //! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not
 //! take stays in its own buffers.
 
+mod copied_file;
 mod copy;
+mod copying;
 mod cursors;
 mod deadlines;
 mod listener;

@@ -1,44 +1,38 @@
-//! What an Execute or a statement of a script does: rows to the client, commands of the session, COPY.
+//! What an Execute or a statement of a script does: rows to the client, commands of the session.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::{Isolation, ParsedStatement, Printed};
-use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
+use pgwire::messages::PgWireBackendMessage as Out;
 use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::PortalSuspended;
 use pgwire::messages::response::EmptyQueryResponse;
 use pgwire::messages::startup::ParameterStatus;
-use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 use tokio::time::Instant;
 
-use super::copy::CopyDecoder;
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
-use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
-use super::wire::{Broken, Received, notice};
-use crate::encoding::columns::{Columns, Form, Rows};
-use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing, Verbosity};
+use super::session::{Block, Outcome, PgSession, failed_block};
+use super::wire::notice;
+use crate::encoding::columns::{Columns, Rows};
 use crate::execution::{Allowed, CommandDone, RunningStatement};
 use crate::session::commands::{Command, Lasts, TransactionMode};
-use crate::session::copy::{CopyIn, CopyOut};
 use crate::session::settings::{SHARED, Value, shared, shown_name};
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
 const ROWS_AT_ONCE: usize = 32;
 /// Bytes of rows that are made before they go out.
-const ROWS_BYTES: usize = 128 * 1024;
+pub(super) const ROWS_BYTES: usize = 128 * 1024;
 /// How long a statement waits for its turn before its client is told: shorter waits are nothing to talk about.
 const TELL_AFTER: Duration = Duration::from_millis(200);
 /// How long until it is told again, if it stands elsewhere then.
 const TELL_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// Bytes of a COPY that are taken in before they are read.
-const COPY_BYTES: usize = 256 * 1024;
 
 impl PgSession {
     /// Runs a portal for so many rows, or to its end. With `describe` the rows are announced first.
@@ -78,7 +72,10 @@ impl PgSession {
             return Err(Error::bug("not a statement").into());
         };
         let deadline = self.deadline();
+        let at = if self.cursors.is_empty() { None } else { self.session.at_cursor(parsed)? };
+        let parsed = at.as_ref().map_or(parsed, |at| &at.statement);
         let running = self.started(deadline, parsed, portal.values.clone(), self.allowed()).await?;
+        at.as_ref().map_or(Ok(()), |at| self.session.stays_at(at))?;
         // The client reads rows by what it was told at some time before.
         let is_as_described = |described: &SchemaRef| {
             Arc::ptr_eq(described, running.schema())
@@ -93,7 +90,9 @@ impl PgSession {
             let finish = running.finish();
             let done = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, finish).await;
             self.show_printed(&printed);
-            self.complete(tag_of(&done?));
+            let done = done?;
+            at.as_ref().map_or(Ok(()), |at| self.session.stays_at(at))?;
+            self.complete(tag_of(&done));
             return Ok(false);
         }
         let columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
@@ -102,7 +101,7 @@ impl PgSession {
     }
 
     /// Starts a statement. A client that has to wait for its turn is told where it stands.
-    async fn started(
+    pub(super) async fn started(
         &mut self,
         deadline: Option<Deadline>,
         parsed: &ParsedStatement,
@@ -513,7 +512,7 @@ impl PgSession {
     }
 
     /// What statements may do now.
-    fn allowed(&self) -> Allowed {
+    pub(super) fn allowed(&self) -> Allowed {
         match self.block {
             Block::None if self.settings.is_read_only() => Allowed::Reading,
             Block::None => Allowed::Anything,
@@ -571,193 +570,6 @@ impl PgSession {
     fn report(&mut self, report: Option<(&'static str, String)>) {
         if let Some((name, value)) = report {
             self.outbox.put(Out::ParameterStatus(ParameterStatus::new(name.to_owned(), value)));
-        }
-    }
-
-    async fn copy_out(&mut self, copy: &CopyOut) -> Outcome {
-        let (execution, deadline) = (self.service.execution().clone(), self.deadline());
-        let query = match (&copy.query, &copy.table) {
-            (Some(query), _) => query.clone(),
-            (None, (schema, table, columns)) => {
-                copy.query_of(&self.session.copied_columns(schema.as_deref(), table, columns)?)
-            }
-        };
-        let parse = execution.parse(&self.session, query);
-        let parsed = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, parse).await?;
-        let mut running = self.started(deadline, &parsed, vec![], Allowed::Reading).await?;
-        if running.is_command() {
-            return Err(Error::input("COPY needs a query or a table").with_code("42601").into());
-        }
-        let schema = running.schema().clone();
-        let form = if copy.options.format == CopyFormat::Binary { Form::Binary } else { Form::Text };
-        let code = i16::from(form == Form::Binary);
-        let columns = Columns::all(&schema, form).in_zone(self.session.time_zone());
-        let count = schema.fields().len();
-        let formats = vec![code; count];
-        self.outbox.put(Out::CopyOutResponse(CopyOutResponse::new(code as i8, count as i16, formats)));
-        check_forced("FORCE_QUOTE", &copy.options.force_quote, &schema)?;
-        let encoder = Arc::new(CopyEncoder::new(copy.options.clone()).of_columns(&schema));
-        // In binary form it goes out with the first row, as drivers expect.
-        let mut header = encoder.header(&schema);
-        if !header.is_empty() && form == Form::Text {
-            self.outbox.put(Out::CopyData(CopyData::new(header.split().freeze())));
-        }
-        let mut sent = 0;
-        loop {
-            let next = async { running.next().await.transpose() };
-            let batch = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await?;
-            let Some(batch) = batch else { break };
-            sent += batch.num_rows();
-            let columns = columns.clone();
-            let rows = execution.compute(move || columns.rows(&batch).map(Arc::new)).await?;
-            let mut row = 0;
-            while row < rows.count() {
-                let (shared, encoder) = (rows.clone(), encoder.clone());
-                let (mut out, mut head) = (std::mem::take(&mut self.outbox.buffer), header.split());
-                let made = execution.compute(move || {
-                    out.reserve(ROWS_BYTES + ROWS_BYTES / 8);
-                    let next = encoder.rows(&shared, row, ROWS_BYTES, Framing::Messages, &mut head, &mut out);
-                    Ok((next, out))
-                });
-                (row, self.outbox.buffer) = made.await?;
-                self.outbox.flush(|| running.stall()).await?;
-            }
-        }
-        if let Some(trailer) = encoder.trailer() {
-            header.extend_from_slice(&trailer);
-            self.outbox.put(Out::CopyData(CopyData::new(header.freeze())));
-        }
-        self.outbox.put(Out::CopyDone(CopyDone::new()));
-        self.complete(format!("COPY {sent}"));
-        Ok(())
-    }
-
-    /// The columns that a COPY brings, and their types. Fails with code 42703 or 42P10 if one is not there.
-    fn copied_into(&self, copy: &CopyIn) -> Result<(Vec<String>, SchemaRef)> {
-        let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;
-        let columns = if copy.columns.is_empty() {
-            table.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
-        } else {
-            self.session.copied_columns(copy.schema.as_deref(), &copy.table, &copy.columns)?
-        };
-        let fields = columns.iter().map(|name| {
-            let field = table.field_with_name(name).ok().cloned();
-            field.ok_or_else(|| {
-                Error::input(format!("the table '{}' has no column '{name}'", copy.table)).with_code("42703")
-            })
-        });
-        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Result<Vec<_>>>()?));
-        for (option, forced) in
-            [("FORCE_NULL", &copy.options.force_null), ("FORCE_NOT_NULL", &copy.options.force_not_null)]
-        {
-            check_forced(option, forced, &schema)?;
-        }
-        Ok((columns, schema))
-    }
-
-    /// What the client's next message brings of a COPY: bytes of rows, whether they are the last, and why it gave up.
-    async fn copied(&mut self) -> Outcome<(Bytes, bool, Option<Error>)> {
-        Ok(match self.inbox.next().await? {
-            Received::Message(In::CopyData(data)) => (data.data, false, None),
-            Received::Message(In::CopyDone(_)) => (Bytes::new(), true, None),
-            Received::Message(In::CopyFail(fail)) => {
-                let error = Error::cancelled().context(format!("COPY was given up by the client: {}", fail.message));
-                (Bytes::new(), true, Some(error.with_code(sqlstate::CANCELLED)))
-            }
-            Received::Message(In::Flush(_) | In::Sync(_)) => (Bytes::new(), false, None),
-            _ => {
-                let error = Error::input("a message that does not belong into a COPY").with_code(sqlstate::PROTOCOL);
-                return Err(Trouble::Broken(Broken::Malformed(error)));
-            }
-        })
-    }
-
-    async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
-        if self.allowed() == Allowed::Reading && !self.session.is_temporary(copy.schema.as_deref(), &copy.table) {
-            let error = Error::unsupported("COPY FROM cannot run in a read-only transaction");
-            return Err(error.with_code(sqlstate::READ_ONLY).into());
-        }
-        let execution = self.service.execution().clone();
-        self.has_seen = true;
-        let (columns, schema) = self.copied_into(copy)?;
-        let (code, count) = (i16::from(copy.options.format == CopyFormat::Binary), columns.len());
-        let (session, deadline) = (self.session.clone(), self.deadline());
-        let (table, target, condition) = (copy.table.clone(), copy.schema.clone(), copy.condition.clone());
-        let leaves_out = copy.options.ignores_errors;
-        let begun =
-            move || session.begin_append_where(target.as_deref(), &table, &columns, condition.as_deref(), leaves_out);
-        let mut append = execution.compute(begun).await?;
-        self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, count as i16, vec![code; count])));
-        self.outbox.flush(|| {}).await?;
-        let mut decoder = CopyDecoder::new(copy.options.clone(), schema).in_zone(self.session.time_zone());
-        let mut taken = BytesMut::new();
-        let (mut failure, mut sent_rows) = (None, 0);
-        loop {
-            let (data, done, ended) = self.copied().await?;
-            if failure.is_none() {
-                taken.extend_from_slice(&data);
-            }
-            failure = failure.or(ended);
-            if failure.is_none() && (taken.len() >= COPY_BYTES || done) {
-                let bytes = taken.split();
-                let fed = execution.compute(move || {
-                    let rows = decoder.feed(&bytes, done)?;
-                    Ok((decoder, rows))
-                });
-                match fed.await {
-                    Ok((fed, rows)) => {
-                        decoder = fed;
-                        sent_rows += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
-                        for note in decoder.take_notes() {
-                            self.outbox.put(notice("NOTICE", &Error::input(note).with_code(sqlstate::SUCCESS)));
-                        }
-                        let sent = async {
-                            for batch in &rows {
-                                append.send(batch).await?;
-                            }
-                            Ok(())
-                        };
-                        failure = sent.await.err();
-                    }
-                    Err(error) => {
-                        failure = Some(error);
-                        // A decoder that failed reads no more: what still comes is thrown away.
-                        decoder = CopyDecoder::new(copy.options.clone(), Arc::new(arrow::datatypes::Schema::empty()));
-                    }
-                }
-            }
-            if done {
-                break;
-            }
-        }
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        let (printed, is_calling) = (append.printed(), append.is_calling());
-        let rows = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, append.finish()).await;
-        self.show_printed(&printed);
-        let rows = rows?;
-        // Values of some types are looked at where they are stored.
-        let later = if copy.condition.is_none() && !is_calling { sent_rows.saturating_sub(rows) } else { 0 };
-        match decoder.skipped() + later {
-            skipped if copy.options.ignores_errors && skipped > 0 && copy.options.verbosity != Verbosity::Silent => {
-                let were = if skipped == 1 { "row was" } else { "rows were" };
-                let text = format!("{skipped} {were} skipped due to data type incompatibility");
-                self.outbox.put(notice("NOTICE", &Error::input(text).with_code(sqlstate::SUCCESS)));
-            }
-            _ => {}
-        }
-        self.complete(format!("COPY {rows}"));
-        Ok(())
-    }
-}
-
-/// Fails with 42P10 if an option of COPY names a column that is not copied.
-fn check_forced(option: &str, forced: &Forced, schema: &arrow::datatypes::Schema) -> Result<()> {
-    match forced.stranger(schema) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::input(format!("{option} column \"{name}\" not referenced by COPY")).with_code("42P10"))
         }
     }
 }

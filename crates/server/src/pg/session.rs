@@ -218,6 +218,7 @@ impl PgSession {
     /// What functions about the client answer, and listings show, from now on.
     pub(super) fn tell_facts(&self) {
         self.entry.is_called(&self.settings.get("application_name").unwrap_or_default());
+        self.outbox.tell_from(&self.settings.get("client_min_messages").unwrap_or_default());
         self.session.set_facts(Facts {
             user: self.entry.user.clone(),
             process_id: self.entry.id,
@@ -461,7 +462,8 @@ impl PgSession {
         let work = async {
             let parsed = execution.parse(&session, text.clone()).await?;
             let description = if describe {
-                execution.describe(&session, &parsed, given).await?
+                let told = session.without_cursor(&parsed)?;
+                execution.describe(&session, told.as_ref().unwrap_or(&parsed), given).await?
             } else {
                 diligence_db::Description { parameters: vec![], schema: None }
             };

@@ -9,10 +9,15 @@ use crate::config::ServerOptions;
 use crate::server::Server;
 
 async fn serve() -> (Arc<Server>, Address) {
+    serve_with(false).await
+}
+
+/// A server whose clients may name files, or may not.
+async fn serve_with(files: bool) -> (Arc<Server>, Address) {
     let settings = vec![("timezone".to_owned(), "Europe/Berlin".to_owned())];
     let options = DatabaseOptions { workers: Some(2), settings, ..DatabaseOptions::default() };
     let postgres = Some("127.0.0.1:0".parse().unwrap());
-    let options = (Database::open(options).unwrap(), ServerOptions { postgres, ..ServerOptions::default() });
+    let options = (Database::open(options).unwrap(), ServerOptions { postgres, files, ..ServerOptions::default() });
     let server = Server::start(options.0, options.1).await.unwrap();
     let address = Address::Tcp(server.addresses().postgres.unwrap());
     (server, address)
@@ -379,6 +384,100 @@ async fn what_is_not_understood_is_answered() {
     assert_eq!(told(&mut ann, &copy).await, ["G", "E FATAL 08P01", "closed"]);
     let mut bob = connect(&address).await;
     assert_eq!(said(&mut bob, "SELECT count(*) AS n FROM t").await, ["T n:20", "D 0", "C SELECT 1", "Z I"]);
+}
+
+#[tokio::test]
+async fn files_of_the_server_are_copied_in_the_forms_that_clients_get() {
+    let (_server, address) = serve_with(true).await;
+    let mut ann = connect(&address).await;
+    let folder = std::env::temp_dir().join(format!("copied-by-server-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(file("given.txt"), "1\ta\\tb\t\\N\n2\t\\N\t3\n").unwrap();
+    std::fs::write(file("given.csv"), b"a,b,c\n5,\"\",6\n7,caf\xe9,x\n").unwrap();
+    let tag = |told: Vec<String>| told.into_iter().find(|told| told.starts_with(['C', 'E'])).unwrap();
+    tag(said(&mut ann, "CREATE TABLE t (a INT, b TEXT, c INT)").await);
+    for (sql, expected) in [
+        (format!("COPY t FROM '{}'", file("given.txt")), "C COPY 2"),
+        (format!("COPY t TO '{}' (FORMAT binary)", file("t.bin")), "C COPY 2"),
+        (format!("COPY t FROM '{}' (FORMAT binary)", file("t.bin")), "C COPY 2"),
+        (format!("COPY t TO '{}' (FORMAT csv, HEADER, FORCE_QUOTE (b))", file("quoted.csv")), "C COPY 4"),
+        (format!("COPY t TO '{}' (FORMAT text)", file("t.txt")), "C COPY 4"),
+        (
+            format!(
+                "COPY t FROM '{}' (FORMAT csv, HEADER match, FORCE_NULL (b), ON_ERROR ignore, ENCODING 'latin1')",
+                file("given.csv")
+            ),
+            "C COPY 1",
+        ),
+        (format!("COPY t (b, a) FROM '{}' (FORMAT text)", file("given.txt")), "E ERROR 22P04"),
+        (format!("COPY t FROM '{}' (FORMAT text)", file("nowhere.txt")), "E ERROR 58P01"),
+        ("COPY (INSERT INTO t VALUES (9, 'x', 8) RETURNING a, b) TO STDOUT".to_owned(), "C COPY 1"),
+        ("COPY (INSERT INTO t VALUES (9, 'x', 8)) TO STDOUT".to_owned(), "E ERROR 0A000"),
+    ] {
+        assert_eq!(tag(said(&mut ann, &sql).await), expected, "{sql}");
+    }
+    let rows = said(&mut ann, "SELECT count(*), count(b), sum(a) FROM t").await;
+    assert!(rows.contains(&"D 6,3,20".to_owned()), "{rows:?}");
+    let quoted = std::fs::read_to_string(file("quoted.csv")).unwrap();
+    let mut lines = quoted.lines().collect::<Vec<_>>();
+    lines[1..].sort_unstable();
+    assert_eq!(lines, ["a,b,c", "1,\"a\tb\",", "1,\"a\tb\",", "2,,3", "2,,3"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    // Who may name no files may not do it so either.
+    let (_server, address) = serve().await;
+    let mut bob = connect(&address).await;
+    tag(said(&mut bob, "CREATE TABLE t (a INT)").await);
+    for sql in ["COPY t FROM '/tmp/x.txt' (FORMAT text)", "COPY t TO '/tmp/x.txt' (FORMAT binary)"] {
+        assert_eq!(tag(said(&mut bob, sql).await), "E ERROR 42501", "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn statements_change_the_row_on_which_a_cursor_stands() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let failure = |told: Vec<String>| told.into_iter().find(|told| told.starts_with('E')).unwrap_or_default();
+    said(&mut ann, "CREATE TABLE t (a INT PRIMARY KEY, b TEXT)").await;
+    said(&mut ann, "INSERT INTO t SELECT g, 'x' FROM generate_series(1, 5) AS s(g)").await;
+    for (declare, left) in [
+        ("DECLARE c CURSOR FOR SELECT a FROM t ORDER BY a FOR UPDATE", "1x,2second!,4x,5x"),
+        ("DECLARE c SCROLL CURSOR FOR SELECT a FROM t ORDER BY a", "1x,2xsecond!,4x,5x"),
+    ] {
+        let is_first = left.starts_with("1x,2s");
+        let first = if is_first { "UPDATE t SET b = 'second'" } else { "UPDATE t SET b = 'xsecond'" };
+        let script = format!(
+            "BEGIN; {declare}; FETCH 2 FROM c; {first} WHERE CURRENT OF c; \
+             UPDATE t SET b = b || '!' WHERE CURRENT OF c RETURNING a; FETCH c; DELETE FROM t WHERE CURRENT OF c; COMMIT"
+        );
+        let told = said(&mut ann, &script).await;
+        assert_eq!(failure(told.clone()), "", "{told:?}");
+        assert!(told.contains(&"C DELETE 1".to_owned()), "{told:?}");
+        let rows = said(&mut ann, "SELECT string_agg(a || b, ',' ORDER BY a) FROM t").await;
+        assert!(rows.contains(&format!("D {left}")), "{rows:?}");
+        said(&mut ann, "INSERT INTO t VALUES (3, 'x'); UPDATE t SET b = 'x'").await;
+    }
+    let declared = "BEGIN; DECLARE c CURSOR FOR SELECT a FROM t";
+    for (script, code) in [
+        ("UPDATE t SET b = '' WHERE CURRENT OF c".to_owned(), "34000"),
+        (format!("{declared}; FETCH c; UPDATE t SET b = '' WHERE CURRENT OF c"), "0A000"),
+        (format!("{declared} FOR UPDATE; MOVE ALL c; DELETE FROM t WHERE CURRENT OF c"), "24000"),
+        (format!("{declared} FOR UPDATE; FETCH c; FETCH BACKWARD 1 FROM c"), "55000"),
+    ] {
+        assert_eq!(failure(said(&mut ann, &script).await), format!("E ERROR {code}"), "{script}");
+        said(&mut ann, "ROLLBACK").await;
+    }
+}
+
+#[tokio::test]
+async fn the_client_is_told_what_it_wants_to_be_told() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let notices = |told: Vec<String>| told.iter().filter(|told| told.starts_with('N')).count();
+    for (level, expected) in [("notice", 1), ("warning", 0), ("debug1", 1), ("error", 0)] {
+        let script = format!("SET client_min_messages = {level}; DROP TABLE IF EXISTS nowhere");
+        assert_eq!(notices(said(&mut ann, &script).await), expected, "{level}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -213,15 +213,43 @@ pub(super) struct Outbox {
     line: Arc<Line>,
     pub(super) buffer: BytesMut,
     stall_time_max: Duration,
+    /// The rank of the least messages that the client is told beside errors.
+    least: AtomicU8,
+}
+
+/// How much a message of a level says that is none of an error. INFO is always told.
+fn rank(level: &str) -> u8 {
+    match level.to_ascii_lowercase().as_str() {
+        "log" => 1,
+        "warning" => 3,
+        "error" | "fatal" | "panic" => 4,
+        "info" => 5,
+        other if other.starts_with("debug") => 0,
+        _ => 2,
+    }
 }
 
 impl Outbox {
     pub(super) fn new(line: Arc<Line>, stall_time_max: Duration) -> Self {
-        Self { line, buffer: BytesMut::new(), stall_time_max }
+        Self { line, buffer: BytesMut::new(), stall_time_max, least: AtomicU8::new(rank("notice")) }
     }
 
-    /// Adds a message to what goes out with the next [`flush`](Self::flush).
+    /// From now on the client is told what is of a level or above it (`client_min_messages`).
+    pub(super) fn tell_from(&self, level: &str) {
+        self.least.store(rank(level), Ordering::Relaxed);
+    }
+
+    fn is_told(&self, message: &PgWireBackendMessage) -> bool {
+        let PgWireBackendMessage::NoticeResponse(notice) = message else { return true };
+        let level = notice.fields.iter().find(|(field, _)| *field == b'V').map_or("", |(_, level)| level);
+        rank(level) >= self.least.load(Ordering::Relaxed)
+    }
+
+    /// Adds a message to what goes out with the next [`flush`](Self::flush), unless it is none for the client.
     pub(super) fn put(&mut self, message: PgWireBackendMessage) {
+        if !self.is_told(&message) {
+            return;
+        }
         // A message that cannot be encoded has a text with a zero byte or a count beyond the protocol's; what is there
         // stays whole.
         let whole = self.buffer.len();

@@ -1,7 +1,7 @@
-//! COPY with the client, read: what is copied, and the options.
+//! COPY with the client, or with files in the forms that clients get, read: what is copied, and the options.
 
 use super::tokens::{Placed, Refused, Token, name};
-use crate::encoding::copy::{CopyFormat, CopyOptions, Forced, Verbosity};
+use crate::encoding::copy::{Characters, CopyFormat, CopyOptions, Forced, Verbosity};
 use crate::encoding::parameters::boolean;
 
 /// A COPY with the client.
@@ -22,6 +22,10 @@ pub struct CopyOut {
     pub table: (Option<String>, String, Vec<String>),
     /// How they are written.
     pub options: CopyOptions,
+    /// Whether the query changes rows.
+    pub writes: bool,
+    /// The file of the server that gets them; none if the client does.
+    pub file: Option<String>,
 }
 
 /// COPY … FROM STDIN.
@@ -37,6 +41,8 @@ pub struct CopyIn {
     pub options: CopyOptions,
     /// Which of them the table gets.
     pub condition: Option<String>,
+    /// The file of the server that has them; none if the client sends them.
+    pub file: Option<String>,
 }
 
 impl CopyOut {
@@ -63,17 +69,22 @@ fn not_with(message: impl Into<String>) -> Refused {
     Refused { message: message.into(), code: "0A000" }
 }
 
-/// COPY; `None` if it is none with the client. Fails if it cannot be read.
+/// COPY; `None` if it is one with files that the engine reads and writes. Fails if it cannot be read.
 pub(super) fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<CopyStatement>, Refused> {
     let symbol =
         |at: usize, wanted: &str| matches!(tokens.get(at), Some((Token::Symbol(found), _)) if *found == wanted);
     let is_word = |at: usize, wanted: &str| matches!(tokens.get(at), Some((Token::Word(found), _)) if found.eq_ignore_ascii_case(wanted));
     // Where the source ends.
     let Some(direction) = outside(tokens, 1, &["TO", "FROM"]) else { return Ok(None) };
-    if !is_word(direction + 1, "STDIN") && !is_word(direction + 1, "STDOUT") {
-        return Ok(None);
-    }
     let is_from = is_word(direction, "FROM");
+    let end = outside(tokens, direction + 2, &["WHERE"]).unwrap_or(tokens.len());
+    let file = match tokens.get(direction + 1) {
+        Some((Token::Quoted(path, '\''), _)) if is_as_with_clients(path, &tokens[direction + 2..end], is_from) => {
+            Some(path.clone())
+        }
+        _ if is_word(direction + 1, "STDIN") || is_word(direction + 1, "STDOUT") => None,
+        _ => return Ok(None),
+    };
     // Which of the rows: behind the options.
     let condition = outside(tokens, direction + 2, &["WHERE"]);
     let options = copy_options(&tokens[direction + 2..condition.unwrap_or(tokens.len())])?;
@@ -90,7 +101,9 @@ pub(super) fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<CopyStatem
             return Err("COPY FROM needs a table".into());
         }
         let inside = sql[tokens[1].1 + 1..tokens[direction - 1].1].trim().to_owned();
-        return Ok(Some(CopyStatement::Out(CopyOut { query: Some(inside), table: Default::default(), options })));
+        let writes = changes_rows(&tokens[2..direction - 1])?;
+        let (query, table) = (Some(inside), Default::default());
+        return Ok(Some(CopyStatement::Out(CopyOut { query, table, options, writes, file })));
     }
     let mut table = name(tokens, 1)?;
     let mut schema = None;
@@ -118,9 +131,68 @@ pub(super) fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<CopyStatem
         return Err("expected TO STDOUT or FROM STDIN".into());
     }
     Ok(Some(match is_from {
-        true => CopyStatement::In(CopyIn { schema, table, columns, options, condition }),
-        false => CopyStatement::Out(CopyOut { query: None, table: (schema, table, columns), options }),
+        true => CopyStatement::In(CopyIn { schema, table, columns, options, condition, file }),
+        false => {
+            let (query, table) = (None, (schema, table, columns));
+            CopyStatement::Out(CopyOut { query, table, options, writes: false, file })
+        }
     }))
+}
+
+/// Whether a file has the form that clients send and get: text or binary, or CSV with what only PostgreSQL says of it.
+fn is_as_with_clients(path: &str, options: &[Placed<'_>], is_from: bool) -> bool {
+    const SAY_SO: [&str; 6] = ["FORCE", "FORCE_QUOTE", "FORCE_NULL", "FORCE_NOT_NULL", "ON_ERROR", "LOG_VERBOSITY"];
+    let (mut says_form, mut is_listed) = (false, false);
+    for (at, (token, _)) in options.iter().enumerate() {
+        let value = match options.get(at + 1) {
+            Some((Token::Word(value), _)) => value,
+            Some((Token::Quoted(value, _), _)) => value.as_str(),
+            _ => "",
+        };
+        match token {
+            Token::Symbol("(") => is_listed = true,
+            Token::Word(word) if SAY_SO.iter().any(|known| word.eq_ignore_ascii_case(known)) => return true,
+            Token::Word(word) if word.eq_ignore_ascii_case("FORMAT") => {
+                says_form = true;
+                if ["text", "binary"].iter().any(|form| value.eq_ignore_ascii_case(form)) {
+                    return true;
+                }
+            }
+            Token::Word(word) if !is_listed && word.eq_ignore_ascii_case("BINARY") => return true,
+            Token::Word(word) if word.eq_ignore_ascii_case("CSV") => says_form = true,
+            _ => {}
+        }
+    }
+    let is_text = || [".txt", ".dat"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending));
+    is_from && !says_form && is_text()
+}
+
+/// Whether the query of a COPY is a statement that changes rows. Fails with 0A000 if it is one that gives none.
+fn changes_rows(tokens: &[Placed<'_>]) -> Result<bool, Refused> {
+    let first = match tokens.first() {
+        Some((Token::Word(word), _)) => word.to_ascii_uppercase(),
+        _ => return Ok(false),
+    };
+    match first.as_str() {
+        "INSERT" | "UPDATE" | "DELETE" | "MERGE" => match outside(tokens, 1, &["RETURNING"]) {
+            Some(_) => Ok(true),
+            None => Err(not_with("COPY query must have a RETURNING clause")),
+        },
+        // What is behind it may change rows, too.
+        "WITH" => {
+            let changes = ["INSERT", "UPDATE", "DELETE", "MERGE"];
+            let is_change = |token: &Token<'_>| match token {
+                Token::Word(word) => changes.iter().any(|change| word.eq_ignore_ascii_case(change)),
+                _ => false,
+            };
+            let outer = outside(tokens, 1, &changes).is_some() && outside(tokens, 1, &["RETURNING"]).is_none();
+            if outer && outside(tokens, 1, &["SELECT", "VALUES", "TABLE"]).is_none() {
+                return Err(not_with("COPY query must have a RETURNING clause"));
+            }
+            Ok(tokens.iter().any(|(token, _)| is_change(token)))
+        }
+        _ => Ok(false),
+    }
 }
 
 /// The place of the first of these words outside of parentheses, from a place on.
@@ -141,6 +213,12 @@ fn outside(tokens: &[Placed<'_>], from: usize, words: &[&str]) -> Option<usize> 
 
 /// Fails if an option is one of the other direction.
 fn check_direction(options: &CopyOptions, is_from: bool) -> Result<(), Refused> {
+    if !is_from && options.header_matches {
+        return Err(not_with("cannot use \"match\" with HEADER in COPY TO"));
+    }
+    if !is_from && options.characters != Characters::Utf8 {
+        return Err(not_with("COPY TO writes UTF8 only: leave out ENCODING"));
+    }
     let refused = [
         (options.force_quote != Forced::None && is_from, "FORCE_QUOTE only available using COPY TO"),
         (options.force_null != Forced::None && !is_from, "FORCE_NULL only available using COPY FROM"),
@@ -211,6 +289,8 @@ struct SaidOptions {
     delimiter: Option<u8>,
     null: Option<String>,
     header: bool,
+    header_matches: bool,
+    characters: Characters,
     quote: Option<u8>,
     escape: Option<u8>,
     /// FORCE_QUOTE, FORCE_NULL, FORCE_NOT_NULL.
@@ -239,6 +319,10 @@ impl SaidOptions {
                 Ok(at + 1)
             }
             "FORCE" | "FORCE_QUOTE" | "FORCE_NULL" | "FORCE_NOT_NULL" => self.force(word, tokens, at),
+            "HEADER" if is_match(tokens.get(at)) => {
+                (self.header, self.header_matches) = (true, true);
+                Ok(at + 1)
+            }
             "HEADER" | "FREEZE" => {
                 let (said, at) = flag(word, tokens, at, is_listed)?;
                 // Rows of this system are always as PostgreSQL's are when they are frozen.
@@ -322,8 +406,12 @@ impl SaidOptions {
             "NULL" => self.null = Some(text.to_owned()),
             "QUOTE" => self.quote = one("quote")?,
             "ESCAPE" => self.escape = one("escape")?,
-            _ if matches!(text.to_ascii_lowercase().as_str(), "utf8" | "utf-8" | "unicode") => {}
-            _ => return Err(not_meant(format!("argument to option \"encoding\" must be UTF8, and is '{text}'"))),
+            _ => {
+                self.characters = Characters::named(text).ok_or_else(|| {
+                    let known = "UTF8, LATIN1 or WIN1252";
+                    not_meant(format!("argument to option \"encoding\" must be {known}, and is '{text}'"))
+                })?;
+            }
         }
         Ok(())
     }
@@ -344,6 +432,8 @@ impl SaidOptions {
             delimiter: self.delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
             null: self.null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() }),
             header: self.header,
+            header_matches: self.header_matches,
+            characters: self.characters,
             quote,
             escape: self.escape.unwrap_or(quote),
         };
@@ -377,6 +467,15 @@ impl SaidOptions {
     }
 }
 
+/// Whether HEADER is to have the columns' names.
+fn is_match(token: Option<&&Token<'_>>) -> bool {
+    match token {
+        Some(Token::Word(word)) => word.eq_ignore_ascii_case("match"),
+        Some(Token::Quoted(word, '\'')) => word.eq_ignore_ascii_case("match"),
+        _ => false,
+    }
+}
+
 /// What an option says that is on or off, if it says so, and where it ends. Fails if it says something else, in the
 /// parentheses in which options have values.
 fn flag(word: &str, tokens: &[&Token<'_>], at: usize, is_listed: bool) -> Result<(Option<bool>, usize), Refused> {
@@ -387,10 +486,7 @@ fn flag(word: &str, tokens: &[&Token<'_>], at: usize, is_listed: bool) -> Result
         _ => None,
     };
     let said = given.and_then(boolean);
-    if let (Some(given), None, true) = (given, said, is_listed) {
-        if word == "HEADER" && given.eq_ignore_ascii_case("match") {
-            return Err(not_with("COPY reads no HEADER match: write HEADER, and name the columns"));
-        }
+    if let (Some(_), None, true) = (given, said, is_listed) {
         let also = if word == "HEADER" { " or \"match\"" } else { "" };
         return Err(format!("{} requires a Boolean value{also}", word.to_lowercase()).into());
     }

@@ -506,7 +506,8 @@ impl Binder<'_> {
                     _ => String::new(),
                 };
                 let message = format!("cursor \"{}\" does not exist", cursor.trim_matches('\''));
-                let hint = "it may be a cursor of the PL/pgSQL function that the statement is in, and none of DECLARE";
+                let hint =
+                    "it may be one of the PL/pgSQL function that the statement is in, or of DECLARE in the transaction";
                 return Err(Error::input(message).with_code("34000").with_hint(hint));
             }
             "set element" => {

@@ -319,6 +319,10 @@ fn named(sql_type: &SqlType) -> (String, String) {
     match sql_type {
         SqlType::Array(_) => ("ARRAY".to_owned(), format!("_{}", sql_type.column_name())),
         SqlType::Enum(one) => ("USER-DEFINED".to_owned(), one.name.clone()),
+        SqlType::Record(fields) if fields.composite_name().is_some() => {
+            let name = fields.composite_name().map(|own| own.name.clone());
+            ("USER-DEFINED".to_owned(), name.unwrap_or_default())
+        }
         SqlType::Char(_) => ("character".to_owned(), "bpchar".to_owned()),
         other => (other.without_modifier().to_string(), other.internal_name().to_owned()),
     }

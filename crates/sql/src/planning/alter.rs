@@ -25,6 +25,7 @@ use super::around::Around;
 use super::definitions::{lower, unwritable};
 use super::depends::Becomes;
 use super::fragments;
+use super::index_forms::{form_of, put_form};
 use super::indexes::{IndexParts, bare};
 use super::schemas::OTHER_SCHEMA;
 use super::sequences::{self};
@@ -532,6 +533,7 @@ impl Around<'_> {
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
+        let form = form_of(create)?;
         let given = match &create.name {
             None => None,
             Some(name) => name.0.last().and_then(|part| part.as_ident()).cloned(),
@@ -557,6 +559,7 @@ impl Around<'_> {
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
         let parts = IndexParts::of(&create.columns);
+        let called = given.is_none().then(|| parts.called.clone());
         match parts.expressions.iter().all(Option::is_none) && create.predicate.is_none() {
             true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal, Deferral::Never)?,
             false => {
@@ -569,6 +572,7 @@ impl Around<'_> {
                 altered.declaration.add_index(given.as_ref(), &parts.called, key)?;
             }
         }
+        put_form(&mut altered.declaration, form, called.as_deref())?;
         self.altered(object, altered, TAG)
     }
 

@@ -14,6 +14,7 @@ use diligence_types::collation::undecided;
 use sqlparser::ast::{self, Expr, Ident};
 
 use super::around::Around;
+use super::called::{called, unnested};
 use super::definitions::lower;
 use super::names::Names;
 use super::tables::{Declaration, targets};
@@ -53,13 +54,6 @@ impl IndexParts {
     }
 }
 
-fn unnested(expression: &Expr) -> &Expr {
-    match expression {
-        Expr::Nested(inner) => unnested(inner),
-        other => other,
-    }
-}
-
 /// An expression without the parentheses around it.
 pub(super) fn bare(expression: &Expr) -> Arc<Expr> {
     Arc::new(unnested(expression).clone())
@@ -71,17 +65,6 @@ pub(super) fn shown(expression: &Expr) -> String {
         Expr::Function(_) => expression.to_string(),
         Expr::Collate { expr, .. } if matches!(**expr, Expr::Identifier(_)) => expression.to_string(),
         other => format!("({other})"),
-    }
-}
-
-fn called(expression: &Expr) -> String {
-    match expression {
-        Expr::Function(call) => call.name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default(),
-        Expr::Cast { expr, .. } | Expr::Collate { expr, .. } => match unnested(expr) {
-            Expr::Identifier(name) => lower(name),
-            inner => called(inner),
-        },
-        _ => "expr".to_owned(),
     }
 }
 

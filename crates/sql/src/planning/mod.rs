@@ -19,6 +19,7 @@ mod appends;
 mod around;
 mod attach;
 mod authority;
+mod called;
 mod calls;
 mod changes;
 mod collations;
@@ -34,6 +35,7 @@ mod formula;
 mod fragments;
 mod function_users;
 mod generic;
+mod index_forms;
 mod indexes;
 mod instead;
 mod kinds;
@@ -395,7 +397,8 @@ impl Planner {
         self.options.paths_are_tables && !self.catalogs.acts_as_role()
     }
 
-    pub(super) fn may_use_files(&self, what: &str) -> Result<()> {
+    /// Fails with code 42501 unless statements may name files of the server.
+    pub fn may_use_files(&self, what: &str) -> Result<()> {
         if self.names_files() {
             return Ok(());
         }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::Privilege;
-use diligence_catalog::rules::{Check, Deferral, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::rules::{
+    Check, Deferral, Identity, IndexForm, Key, KeyKind, PartForm, Reference, ReferenceAction, TableRules,
+};
 use diligence_catalog::sequence::SequenceOptions;
 use diligence_catalog::{NativeTable, OwnedSequence, Relation, RelationName, Resolved, free_name};
 use diligence_types::SqlType;
@@ -17,10 +19,11 @@ use sqlparser::ast::{
 };
 
 use super::around::Around;
+use super::called::called_after;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
-use crate::parse::LIKE;
+use crate::parse::{INCLUDED, LIKE};
 use crate::quoting::quoted;
 use crate::walking::each_expression;
 
@@ -66,7 +69,7 @@ impl Declaration {
         }
     }
 
-    fn free_name(&self, given: Option<&Ident>, wanted: String) -> Result<String> {
+    pub(super) fn free_name(&self, given: Option<&Ident>, wanted: String) -> Result<String> {
         match given.map(lower) {
             None => Ok(free_name(&wanted, |name| self.rules.has_name(name))),
             Some(name) if self.rules.has_name(&name) => {
@@ -121,6 +124,19 @@ impl Declaration {
             columns.iter().for_each(|column| self.set_nullable(column, false));
         }
         self.rules.keys.push(Key { deferral, ..Key::of_columns(name, columns, kind, nulls_are_equal) });
+        Ok(())
+    }
+
+    /// Gives the last key columns of INCLUDE. Fails with 42703 if one is not there.
+    fn include(&mut self, included: Vec<String>) -> Result<()> {
+        if let Some(column) = included.iter().find(|column| !self.has_column(column)) {
+            let error = Error::input(format!("column \"{column}\" named in key does not exist")).with_code("42703");
+            let known = self.fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+            return Err(errors::suggest(error, column, &known));
+        }
+        if let Some(key) = self.rules.keys.last_mut().filter(|_| !included.is_empty()) {
+            key.form = Some(IndexForm { included, ..IndexForm::default() });
+        }
         Ok(())
     }
 
@@ -228,7 +244,7 @@ impl Around<'_> {
             self.add_sequence(declaration, column, SequenceOptions::of_bits(bits, 1));
         }
         for key in rules.keys.iter().filter(|_| has("INDEXES")) {
-            let (table, columns) = (&declaration.name.name, key.columns.join("_"));
+            let (table, columns) = (&declaration.name.name, called_after(key).join("_"));
             let wanted = match key.kind {
                 KeyKind::Primary if declaration.rules.primary_key().is_some() => {
                     let message = format!("multiple primary keys for table \"{table}\" are not allowed");
@@ -349,12 +365,24 @@ impl Around<'_> {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
                 let deferral = deferral(key.characteristics.as_ref())?;
-                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Primary, false, deferral)
+                let columns = key_columns(&key.columns)?;
+                declaration.add_key(key.name.as_ref(), columns, KeyKind::Primary, false, deferral)?;
+                declaration.include(included(&key.index_options))
             }
             TableConstraint::Unique(key) => {
                 let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
                 let deferral = deferral(key.characteristics.as_ref())?;
-                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Unique, equal, deferral)
+                let (columns, included) = (key_columns(&key.columns)?, included(&key.index_options));
+                let named = match key.name.is_none() && !included.is_empty() {
+                    true => {
+                        let names = columns.iter().chain(&included).map(String::as_str).collect::<Vec<_>>().join("_");
+                        let wanted = format!("{}_{names}_key", declaration.name.name);
+                        Some(Ident::with_quote('"', declaration.free_name(None, wanted)?))
+                    }
+                    false => key.name.clone(),
+                };
+                declaration.add_key(named.as_ref(), columns, KeyKind::Unique, equal, deferral)?;
+                declaration.include(included)
             }
             TableConstraint::Check(check) => {
                 let columns = named_columns(&check.expr, declaration);
@@ -461,7 +489,12 @@ impl Around<'_> {
         let (on_delete, on_update) = (action(key.on_delete)?, action(key.on_update)?);
         let referred = there.columns.clone();
         let table = table_id;
-        let reference = Reference { name, columns, table, referred, on_delete, on_update, deferral };
+        let set_columns = key.index_name.as_ref().map(|names| signed(&names.value)).unwrap_or_default();
+        if let Some(column) = set_columns.iter().find(|column| !columns.contains(column)) {
+            let message = format!("column \"{column}\" referenced in ON DELETE SET action must be part of foreign key");
+            return Err(Error::input(message).with_code("42P10"));
+        }
+        let reference = Reference { name, columns, table, referred, on_delete, on_update, deferral, set_columns };
         declaration.rules.references.push(reference);
         Ok(())
     }
@@ -604,11 +637,42 @@ fn add_index_key(declaration: &mut Declaration, using: &ast::ConstraintUsingInde
         return Err(Error::input(format!("index \"{index}\" does not exist")).with_code("42704"));
     };
     let key = &declaration.rules.keys[place];
-    if key.kind != KeyKind::UniqueIndex || key.computed.is_some() {
-        let error = Error::input(format!("\"{index}\" is not a unique index of columns")).with_code("42809");
+    let ordered_otherwise = |place: &usize| key.part(*place) != PartForm::default();
+    let computed = key.computed.as_ref();
+    let wrong = match (0..key.columns.len()).find(ordered_otherwise) {
+        _ if key.kind != KeyKind::UniqueIndex => Some(format!("\"{index}\" is not a unique index")),
+        _ if computed.is_some_and(|computed| computed.expressions.iter().any(Option::is_some)) => {
+            Some(format!("index \"{index}\" contains expressions"))
+        }
+        _ if computed.is_some() => Some(format!("\"{index}\" is a partial index")),
+        Some(place) => {
+            Some(format!("index \"{index}\" column number {} does not have default sorting behavior", place + 1))
+        }
+        None => None,
+    };
+    if let Some(message) = wrong {
+        let error = Error::input(message).with_code("42809");
         return Err(error.with_detail("Cannot create a primary key or unique constraint using such an index."));
     }
-    let key = declaration.rules.keys.remove(place);
+    let Key { columns, nulls_are_equal, form, .. } = declaration.rules.keys.remove(place);
     let given = using.name.as_ref().unwrap_or(&using.index_name);
-    declaration.add_key(Some(given), key.columns, kind, key.nulls_are_equal, deferral(using.characteristics.as_ref())?)
+    declaration.add_key(Some(given), columns, kind, nulls_are_equal, deferral(using.characteristics.as_ref())?)?;
+    if let Some(key) = declaration.rules.keys.last_mut() {
+        key.form = form;
+    }
+    Ok(())
+}
+
+/// The columns of a constraint's INCLUDE, as the parser's tree has them.
+fn included(options: &[ast::IndexOption]) -> Vec<String> {
+    let named = |option: &ast::IndexOption| match option {
+        ast::IndexOption::Comment(text) => Some(signed(text)),
+        _ => None,
+    };
+    options.iter().find_map(named).unwrap_or_default()
+}
+
+/// The names of a text that has the sign in front of each.
+fn signed(text: &str) -> Vec<String> {
+    text.split(INCLUDED).skip(1).map(str::to_owned).collect()
 }

@@ -100,7 +100,10 @@ impl Around<'_> {
             }
         }
         let when = match words.take(&["when"]) {
-            true => Some(words.parenthesized().ok_or_else(|| words.wrong())?),
+            true => {
+                let condition = words.parenthesized().ok_or_else(|| words.wrong())?;
+                Some(with_whole_names(&condition))
+            }
             false => None,
         };
         words.expect(&["execute"])?;
@@ -593,4 +596,38 @@ pub(super) fn columns_of(object: &Object) -> Result<Vec<(String, SqlType)>> {
 fn no_trigger(name: &str, table: &RelationName) -> Error {
     let message = format!("trigger \"{name}\" for table \"{}\" does not exist", table.name);
     Error::input(message).with_code("42704")
+}
+
+/// A condition whose words have blanks between them, without those around the dots of names: `new . a` is `new.a`.
+fn with_whole_names(condition: &str) -> String {
+    let (mut out, mut quote, mut behind_dot) = (String::with_capacity(condition.len()), None, false);
+    for letter in condition.chars() {
+        match quote {
+            Some(mark) => {
+                out.push(letter);
+                quote = (letter != mark).then_some(mark);
+            }
+            None if letter == ' ' && behind_dot => {}
+            None => {
+                if letter == '.' && out.ends_with(' ') {
+                    out.truncate(out.trim_end_matches(' ').len());
+                }
+                behind_dot = letter == '.';
+                quote = matches!(letter, '\'' | '"').then_some(letter);
+                out.push(letter);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_whole_names;
+
+    #[test]
+    fn names_of_a_condition_are_whole() {
+        let condition = "new . a > 1.5 AND old . * IS DISTINCT FROM new . * AND b = 'x . y'";
+        assert_eq!(with_whole_names(condition), "new.a > 1.5 AND old.* IS DISTINCT FROM new.* AND b = 'x . y'");
+    }
 }

@@ -91,6 +91,48 @@ fn is_of(lock: &LockClause, qualifier: &[Ident]) -> bool {
 
 /// Has a statement that changes the row of a cursor compare numbers.
 pub(super) fn compare_numbers(statement: &mut Statement) {
+    replace_condition(statement, |cursor, column, table| {
+        let asked = [CURRENT_OF.to_owned(), cursor].into_iter().chain(table).map(|part| Ident::with_quote('"', part));
+        compared(column, Expr::CompoundIdentifier(asked.collect()))
+    });
+}
+
+/// The cursor whose row a statement changes, and the names of the table. `None` for any other statement.
+pub fn changed_at_cursor(parsed: &Parsed) -> Option<(String, Vec<String>)> {
+    let SyntaxTree::Statement(statement) = &parsed.statement else { return None };
+    let (table, condition) = match statement.as_ref() {
+        Statement::Update(update) => (Some(&update.table), &update.selection),
+        Statement::Delete(delete) => {
+            let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+            (from.first(), &delete.selection)
+        }
+        _ => return None,
+    };
+    let cursor = cursor_of(condition.as_ref()?)?;
+    let TableFactor::Table { name, .. } = &table?.relation else { return None };
+    Some((cursor, parts_of(name)?))
+}
+
+/// A statement that changes the row of a cursor as the text of one that changes the row of a number; no row, if there
+/// is none.
+pub fn at_number(parsed: &Parsed, number: Option<i64>) -> Option<String> {
+    let SyntaxTree::Statement(statement) = &parsed.statement else { return None };
+    let mut statement = statement.as_ref().clone();
+    replace_condition(&mut statement, |_, column, _| match number {
+        Some(number) => compared(column, Expr::Value(Value::Number(number.to_string(), false).into())),
+        None => Expr::Value(Value::Boolean(false).into()),
+    });
+    Some(statement.to_string())
+}
+
+fn compared(column: Vec<Ident>, with: Expr) -> Expr {
+    let left = Box::new(Expr::CompoundIdentifier(column));
+    Expr::BinaryOp { left, op: BinaryOperator::Eq, right: Box::new(with) }
+}
+
+/// Gives a statement that changes the row of a cursor another condition: of the cursor, the column of the table that
+/// has the number of the row, and the names of the table.
+fn replace_condition(statement: &mut Statement, other: impl FnOnce(String, Vec<Ident>, Vec<String>) -> Expr) {
     let (table, condition) = match statement {
         Statement::Update(update) => (Some(&update.table), &mut update.selection),
         Statement::Delete(delete) => {
@@ -107,12 +149,7 @@ pub(super) fn compare_numbers(statement: &mut Statement) {
         None => name.0.iter().filter_map(|part| part.as_ident().cloned()).collect(),
     };
     column.push(Ident::new(NUMBER));
-    let asked = [CURRENT_OF.to_owned(), cursor].into_iter().chain(parts).map(|part| Ident::with_quote('"', part));
-    *condition = Some(Expr::BinaryOp {
-        left: Box::new(Expr::CompoundIdentifier(column)),
-        op: BinaryOperator::Eq,
-        right: Box::new(Expr::CompoundIdentifier(asked.collect())),
-    });
+    *condition = Some(other(cursor, column, parts));
 }
 
 /// The cursor whose row a condition is about.
@@ -136,6 +173,20 @@ fn is_current_of(name: &ObjectName) -> bool {
 mod tests {
     use super::*;
     use crate::parse::parse_one;
+
+    #[test]
+    fn a_statement_at_a_cursor_is_one_of_a_number() {
+        for (sql, number, expected) in [
+            ("UPDATE s.t SET a = $1 WHERE CURRENT OF c", Some(7), "UPDATE s.t SET a = $1 WHERE s.t.ctid = 7"),
+            ("DELETE FROM t AS x WHERE CURRENT OF c RETURNING a", None, "DELETE FROM t AS x WHERE false RETURNING a"),
+        ] {
+            let parsed = parse_one(sql).unwrap();
+            let (cursor, table) = changed_at_cursor(&parsed).unwrap();
+            assert_eq!((cursor.as_str(), table.last().unwrap().as_str()), ("c", "t"), "{sql}");
+            assert_eq!(at_number(&parsed, number).unwrap(), expected);
+        }
+        assert!(changed_at_cursor(&parse_one("DELETE FROM t WHERE a = 1").unwrap()).is_none());
+    }
 
     #[test]
     fn rows_of_cursors_have_numbers_where_they_are_rows_of_tables() {

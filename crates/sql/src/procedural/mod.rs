@@ -19,7 +19,7 @@ use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 
 pub(crate) use check::check;
-pub use current::{CURRENT_OF, Numbered, numbered};
+pub use current::{CURRENT_OF, Numbered, at_number, changed_at_cursor, numbered};
 pub use places::{Place, placed};
 pub(crate) use places::{VariableName, number_of};
 pub use read::{read, statements};

@@ -766,7 +766,7 @@ impl RowSteps {
                             "Ensure that no rows proposed for insertion within the same command have duplicate \
                              constrained values."
                         }
-                        None => "Ensure that no more than one source row matches any one target row.",
+                        None => "Ensure that not more than one source row matches any one target row.",
                     };
                     return Err(Error::value(message).with_code("21000").with_hint(hint));
                 }

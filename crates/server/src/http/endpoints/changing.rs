@@ -14,7 +14,7 @@ use diligence_db::Session;
 use serde_json::Value;
 
 use super::super::script::{answer_of, objects_of};
-use super::super::{QUEUE_HEADER, queue_header, within};
+use super::super::{QUEUE_HEADER, queue_header, unless_stopped, within};
 use super::Asked;
 use super::reading::TEMPLATE_ROWS_MAX;
 use super::redirect::Redirect;
@@ -42,7 +42,8 @@ impl Asked<'_> {
                 }
             }
         };
-        let mut answer = within(caller.role.time(service.options().limits.statement_time_max), run).await?;
+        let limit = caller.role.time(service.options().limits.statement_time_max);
+        let mut answer = unless_stopped(entry.told(), within(limit, run)).await?;
         match endpoint.status {
             _ if answer.status() == StatusCode::SEE_OTHER => {}
             Some(StatusCode::NO_CONTENT) => return Ok(StatusCode::NO_CONTENT.into_response()),

@@ -11,7 +11,7 @@ use diligence_base::Result;
 use ring::digest;
 
 use super::super::rows::{objects, response};
-use super::super::{QUEUE_HEADER, queue_header, shows, within};
+use super::super::{QUEUE_HEADER, queue_header, shows, unless_stopped, within};
 use super::Asked;
 use crate::encoding::formats::Format;
 use crate::execution::RunningStatement;
@@ -43,6 +43,7 @@ impl Asked<'_> {
         } else if self.is_head {
             [(header::CONTENT_TYPE, format.content_type())].into_response()
         } else {
+            let told = entry.told();
             let begin = async {
                 let running = execution.start_ready(&session, &caller.asker(), &statement.sql, ready).await?;
                 match format {
@@ -50,7 +51,8 @@ impl Asked<'_> {
                     _ => response(service, running, format, entry).await,
                 }
             };
-            within(caller.role.time(service.options().limits.statement_time_max), begin).await?
+            let limit = caller.role.time(service.options().limits.statement_time_max);
+            unless_stopped(told, within(limit, begin)).await?
         };
         let mut answer = match tag {
             Some(tag) => tagged(answer, &tag),

@@ -96,7 +96,7 @@ impl Text<'_> {
 
     /// ALTER TABLE of how rows are stored, or of triggers that there are none of, as its only action.
     pub(super) fn ignored_alter(&mut self, at: usize) {
-        if !self.is(at + 1, "TABLE") {
+        if !self.is_any(at + 1, &["TABLE", "INDEX"]) {
             return;
         }
         let is_conditional = self.is(at + 2, "IF") && self.is(at + 3, "EXISTS");
@@ -104,6 +104,12 @@ impl Text<'_> {
         name += usize::from(self.is(name, "ONLY"));
         let action = self.name_end(name);
         let last = self.end_of_statement(at);
+        if self.is(at + 1, "INDEX") {
+            if self.is_any(action, &["SET", "RESET"]) && *self.token(action + 1) == Token::LParen {
+                self.ignore(at, "ALTER INDEX", None);
+            }
+            return;
+        }
         let is_parameters = self.is_any(action, &["SET", "RESET"])
             && self.closed.get(&(action + 1)).is_some_and(|closed| closed + 1 == last)
             && *self.token(action + 1) == Token::LParen
@@ -359,6 +365,7 @@ mod tests {
             ("CLUSTER t USING i", "('CLUSTER', t)"),
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
             ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
+            ("ALTER INDEX s.i SET (fillfactor = 50)", "('ALTER INDEX')"),
             ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
             ("COMMENT ON FUNCTION f(int, text) IS NULL", "('COMMENT')"),
             ("DROP EXTENSION IF EXISTS a, b CASCADE", "('DROP EXTENSION')"),

@@ -10,6 +10,7 @@ mod attach;
 mod authority;
 mod changes;
 mod conflicts;
+mod constraints;
 mod ctes;
 mod current;
 mod definitions;
@@ -39,6 +40,7 @@ pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING, OVERRIDING_USER};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
+pub(crate) use self::constraints::INCLUDED;
 use self::ctes::Clauses;
 pub(crate) use self::current::CURRENT_OF;
 pub(crate) use self::definitions::{LIKE, NO_DATA, ONLY_NAMED, REFRESH};
@@ -266,6 +268,8 @@ impl<'a> Text<'a> {
             }
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
             Keyword::LIKE if self.begins_table_like(at, level.opened) => self.table_like(at),
+            Keyword::UNIQUE | Keyword::PRIMARY => self.included(at),
+            Keyword::FOREIGN if self.is(at + 1, "KEY") => self.set_by_deletion(at),
             Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
             // Names, unless something of the past is asked for.

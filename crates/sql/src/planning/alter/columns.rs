@@ -9,6 +9,7 @@ use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{Object, OwnedSequence, Relation};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, AlterColumnOperation, Expr, Ident};
+use sqlparser::keywords::ALL_KEYWORDS;
 
 use super::super::around::Around;
 use super::super::definitions::lower;
@@ -245,8 +246,14 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
         names.iter_mut().filter(|name| **name == old).for_each(|name| new.clone_into(name));
     };
     rules.distribution.rename(&old, new);
-    rules.keys.iter_mut().for_each(|key| named(&mut key.columns));
-    rules.references.iter_mut().for_each(|reference| named(&mut reference.columns));
+    for key in &mut rules.keys {
+        named(&mut key.columns);
+        key.form.iter_mut().for_each(|form| named(&mut form.included));
+    }
+    for reference in &mut rules.references {
+        named(&mut reference.columns);
+        named(&mut reference.set_columns);
+    }
     if let Some(default) = rules.defaults.remove(&old) {
         rules.defaults.insert(new.to_owned(), default);
     }
@@ -268,7 +275,7 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
                 _ => None,
             };
             if let Some(name) = name.filter(|name| lower(name) == old) {
-                *name = Ident::with_quote('"', new);
+                *name = bare_where_it_can_be(new);
             }
             std::ops::ControlFlow::Continue(())
         });
@@ -287,6 +294,14 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
     rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
     rules.generated.values_mut().for_each(in_expression);
     Ok(())
+}
+
+/// A name, in quotes only where it must be.
+fn bare_where_it_can_be(name: &str) -> Ident {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let is_keyword = || ALL_KEYWORDS.binary_search(&name.to_ascii_uppercase().as_str()).is_ok();
+    if is_plain && !is_keyword() { Ident::new(name) } else { Ident::with_quote('"', name) }
 }
 
 /// The collation in the USING of ALTER COLUMN, and the expression that a statement wrote there.

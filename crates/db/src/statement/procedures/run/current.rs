@@ -6,7 +6,6 @@
 use diligence_catalog::{Catalog, Relation};
 use diligence_sql::procedural::numbered;
 
-use super::ran::first_of;
 use super::*;
 use crate::cursors::{Found, OpenCursor};
 
@@ -49,47 +48,8 @@ impl Run<'_> {
         let named = self.scopes.find(cursor).map(|variable| variable.value()).transpose()?;
         let named = named.map(|value| value.shown(&self.zone)).transpose()?.flatten();
         let portal = named.unwrap_or_else(|| cursor.to_owned());
-        let missing = || Error::input(format!("cursor \"{portal}\" does not exist")).with_code("34000");
-        let open = self.session.parts().cursors().get(&portal)?.ok_or_else(missing)?;
-        let Some(object) = self.session.planner().object_named(table) else {
-            // The statement fails by itself.
-            return Ok(Typed::null(SqlType::BigInt));
-        };
-        let name = &object.name.name;
-        if matches!(object.relation, Relation::View(_)) {
-            let error = Error::unsupported("WHERE CURRENT OF on a view is not implemented").with_code("0A000");
-            return Err(error.with_hint("change the rows of the table behind it"));
-        }
-        let found = open.found.as_deref();
-        let own = found.iter().flat_map(|found| &found.tables).filter(|(table, _)| table.id == object.id);
-        let column = match (own.collect::<Vec<_>>().as_slice(), found.is_some_and(|found| found.is_locking)) {
-            ([(_, column)], _) => *column,
-            ([], false) => {
-                let message = format!("cursor \"{portal}\" is not a simply updatable scan of table \"{name}\"");
-                let hint = "a cursor FOR UPDATE may join and sort, too";
-                return Err(Error::input(message).with_code("24000").with_hint(hint));
-            }
-            ([], true) => {
-                let message =
-                    format!("cursor \"{portal}\" does not have a FOR UPDATE/SHARE reference to table \"{name}\"");
-                return Err(Error::input(message).with_code("24000"));
-            }
-            _ => {
-                let message =
-                    format!("cursor \"{portal}\" has multiple FOR UPDATE/SHARE references to table \"{name}\"");
-                return Err(Error::input(message).with_code("24000"));
-            }
-        };
-        let off = || Error::input(format!("cursor \"{portal}\" is not positioned on a row")).with_code("24000");
-        let row = open.rows.lock().current_whole()?.ok_or_else(off)?;
-        let number = first_of(&SqlType::BigInt, row.column(column));
-        let since = found.and_then(|found| found.since.as_ref()).ok_or_else(|| Error::bug("nobody follows rows"))?;
-        if number.is_null() {
-            return Ok(number);
-        }
-        let number = number.value.as_primitive::<Int64Type>().value(0);
-        let now = self.catalog().row_now(&object.reference(), number, since)?;
-        self.stands_on_own.set(self.stands_on_own.get() || now.is_some_and(|now| now.is_own));
+        let now = self.session.row_of_cursor(&portal, table)?;
+        self.stands_on_own.set(self.stands_on_own.get() || now.as_ref().is_some_and(|now| now.is_own));
         Ok(now.map_or_else(|| Typed::null(SqlType::BigInt), |now| Typed::bigint(now.number)))
     }
 

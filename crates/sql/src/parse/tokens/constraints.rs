@@ -1,0 +1,108 @@
+//! Columns in constraints that the parser has no place for.
+//!
+//! `UNIQUE (a) INCLUDE (b)` becomes `UNIQUE (a) COMMENT '\u{1}b'`, and `FOREIGN KEY (a, b) REFERENCES t ON DELETE SET
+//! NULL (b)` becomes `FOREIGN KEY "\u{1}b" (a, b) REFERENCES t ON DELETE SET NULL`.
+
+use sqlparser::tokenizer::Token;
+
+use super::{Text, quoted, word};
+
+/// What stands in front of each column of INCLUDE in the comment of a key, and of a SET NULL in the name of a foreign
+/// key's index.
+pub(crate) const INCLUDED: char = '\u{1}';
+
+impl Text<'_> {
+    /// The names in parentheses that are opened there, each behind the sign; `None` if there are other words as well.
+    fn signed_names(&self, opened: usize) -> Option<(String, usize)> {
+        let closed = *self.closed.get(&opened)?;
+        let mut names = String::new();
+        for at in opened + 1..closed {
+            match self.token(at) {
+                Token::Word(name) if (at - opened) % 2 == 1 => {
+                    names.push(INCLUDED);
+                    match name.quote_style {
+                        Some(_) => names.push_str(&name.value),
+                        None => names.push_str(&name.value.to_lowercase()),
+                    }
+                }
+                Token::Comma if (at - opened) % 2 == 0 => {}
+                _ => return None,
+            }
+        }
+        (!names.is_empty()).then_some((names, closed))
+    }
+
+    /// INCLUDE behind `UNIQUE (…)` and `PRIMARY KEY (…)`.
+    pub(super) fn included(&mut self, at: usize) {
+        let opened = match (self.is(at + 1, "NULLS"), self.is(at, "PRIMARY")) {
+            (true, _) => at + 3 + usize::from(self.is(at + 2, "NOT")),
+            (_, true) => at + 2,
+            _ => at + 1,
+        };
+        let Some(clause) = self.closed.get(&opened).map(|closed| closed + 1) else { return };
+        if !self.is(clause, "INCLUDE") {
+            return;
+        }
+        if let Some((names, closed)) = self.signed_names(clause + 1) {
+            self.replace(clause, [word("COMMENT"), Token::SingleQuotedString(names)]);
+            self.drop(clause + 1..closed + 1);
+        }
+    }
+
+    /// The columns of ON DELETE SET NULL and SET DEFAULT behind FOREIGN KEY.
+    pub(super) fn set_by_deletion(&mut self, at: usize) {
+        let mut next = at + 2;
+        loop {
+            match self.token(next) {
+                Token::LParen => match self.closed.get(&next) {
+                    Some(closed) => next = *closed,
+                    None => return,
+                },
+                Token::Comma | Token::RParen | Token::SemiColon | Token::EOF => return,
+                _ => {}
+            }
+            let is_clause = self.is(next, "DELETE")
+                && self.is(next + 1, "SET")
+                && self.is_any(next + 2, &["NULL", "DEFAULT"])
+                && *self.token(next + 3) == Token::LParen;
+            if let (true, Some((names, closed))) = (is_clause, self.signed_names(next + 3)) {
+                self.insert(at + 2, [quoted(&names)]);
+                return self.drop(next + 3..closed + 1);
+            }
+            next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::parse_one;
+
+    fn read(sql: &str) -> String {
+        match parse_one(sql).unwrap().statement {
+            crate::parse::SyntaxTree::Statement(statement) => statement.to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    #[test]
+    fn columns_of_constraints_move_to_where_the_parser_has_a_place() {
+        for (sql, expected) in [
+            (
+                "CREATE TABLE t (a INT, b INT, UNIQUE (a) INCLUDE (b, \"C\"))",
+                "CREATE TABLE t (a INT, b INT, UNIQUE (a) COMMENT '\u{1}b\u{1}C')",
+            ),
+            ("CREATE UNIQUE INDEX i ON t(a) INCLUDE (b)", "CREATE UNIQUE INDEX i ON t(a) INCLUDE (b)"),
+            (
+                "ALTER TABLE t ADD FOREIGN KEY (a, b) REFERENCES s (c, d) ON UPDATE CASCADE ON DELETE SET NULL (b)",
+                "ALTER TABLE t ADD FOREIGN KEY \"\u{1}b\" (a, b) REFERENCES s(c, d) ON DELETE SET NULL ON UPDATE CASCADE",
+            ),
+            (
+                "CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES s ON DELETE SET NULL, CHECK (a > 0))",
+                "CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES s ON DELETE SET NULL, CHECK (a > 0))",
+            ),
+        ] {
+            assert_eq!(read(sql), expected, "{sql}");
+        }
+    }
+}
