@@ -21,8 +21,10 @@ use crate::{RelationName, rules};
 const SORTED_ROWS: usize = 1 << 19;
 /// Bytes that a key takes while it is sorted, beside its own: its place in the order, and where it is.
 const SORTED_KEY_BYTES: usize = 32;
-/// Bytes of an index in memory, about, with which a statement that makes more of it moves it to a file.
-const MOVED_BYTES: usize = 32 << 20;
+/// Bytes of an index in memory, about, with which a statement that makes more of it moves it to a file, at most.
+const MOVED_BYTES_MAX: usize = 32 << 20;
+/// And the part of its memory that this is at most, as its divisor; as much is sorted at once, at most.
+const MOVED_PART: usize = 8;
 
 /// The rows of a version by a key.
 pub(crate) struct KeyLookup<'a> {
@@ -61,6 +63,13 @@ pub(crate) struct KeySpace<'a> {
     pub(crate) covered: i64,
 }
 
+impl KeySpace<'_> {
+    /// Bytes in memory with which an index is moved to a file.
+    fn moved_bytes(&self) -> usize {
+        MOVED_BYTES_MAX.min(self.memory.most_bytes() / MOVED_PART)
+    }
+}
+
 /// The keys of many rows, some of them at a time.
 struct KeySource<'a> {
     reader: &'a KeyReader<'a>,
@@ -94,7 +103,16 @@ impl KeySource<'_> {
                 }
             };
             let values = self.reader.values_of(columns.columns(), columns.num_rows())?;
-            counted.grow(values.bytes() + own.len() * SORTED_KEY_BYTES)?;
+            let bytes = values.bytes() + own.len() * SORTED_KEY_BYTES;
+            let is_much = counted.bytes() + bytes > self.memory.most_bytes() / MOVED_PART;
+            if !keys.is_empty() && (is_much || counted.grow_if_free(bytes).is_err()) {
+                take(&keys, &numbers)?;
+                (keys, numbers, rows) = (Vec::new(), Vec::new(), 0);
+                counted.shrink(counted.bytes());
+                counted.grow(bytes)?;
+            } else if keys.is_empty() {
+                counted.grow(bytes)?;
+            }
             keys.push(values);
             rows += own.len();
             numbers.push(own);
@@ -118,18 +136,19 @@ pub(crate) fn indexed(
     space: Option<KeySpace<'_>>,
 ) -> Result<KeyIndex> {
     let reader = KeyReader::new(key, schema)?;
-    let Some(KeySpace { memory, store, covered }) = space else {
+    let Some(space) = space else {
         return match pieces.is_empty() {
             true => Ok(KeyIndex::default()),
             false => Err(Error::bug("rows are counted nowhere")),
         };
     };
+    let KeySpace { memory, store, covered } = space;
     let (mut runs, mut in_files, mut bytes) = (Vec::<Arc<Run>>::new(), Vec::new(), 0);
     KeySource { reader: &reader, pieces, first: i64::MIN, memory }.each(|keys, numbers| {
         let run = SortedKeys::new(keys, |batch, row| numbers[batch][row]).run(memory)?;
         bytes += run.as_ref().map_or(0, |run| run.bytes());
         runs.extend(run.map(Arc::new));
-        if let Some(store) = store.filter(|_| bytes >= MOVED_BYTES) {
+        if let Some(store) = store.filter(|_| bytes >= space.moved_bytes()) {
             in_files.extend(in_file(&std::mem::take(&mut runs), memory, store)?);
             bytes = 0;
         }
@@ -206,7 +225,7 @@ pub(crate) fn index_with(
             }
         }
         index = index.with(&sorted, memory)?;
-        if let Some(store) = store.filter(|_| index.bytes_in_memory() >= MOVED_BYTES) {
+        if let Some(store) = store.filter(|_| index.bytes_in_memory() >= space.moved_bytes()) {
             index = index.all_moved(store, index.files().1, memory)?;
             is_moved = true;
         }

@@ -156,6 +156,11 @@ impl Reservation {
         Ok(())
     }
 
+    /// Bytes that its query may have, all in all.
+    pub fn most_bytes(&self) -> usize {
+        self.account.most_bytes()
+    }
+
     /// Whether its query should fail rather than take so many bytes beyond the budget: whoever runs it starts it again
     /// then, as one that waits for a grant.
     pub fn should_wait(&self, bytes: usize) -> bool {
