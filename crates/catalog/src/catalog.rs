@@ -23,7 +23,8 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::carried::Carried;
 use crate::deferred::DeferredConstraints;
-use crate::journal::{Entry, Journal, KeyStore, LogPosition, RowStore, Staged};
+use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
+use crate::key_store::KeyStore;
 use crate::locks::{LockOwner, Locks};
 use crate::moment::micros_now;
 use crate::moved::MovedRows;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::RelationName;
 use crate::distribution::Placement;
-use crate::journal::KeyStore;
+use crate::key_store::KeyStore;
 use crate::rules::TableRules;
 use crate::sampled::Sampled;
 

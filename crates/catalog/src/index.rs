@@ -19,7 +19,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::key_file::KeyFile;
 
-use crate::journal::KeyStore;
+use crate::key_store::KeyStore;
 use crate::keys::SortedKeys;
 use crate::rules::Key;
 use crate::run::{Bound, EntryCursor, Run};

@@ -27,7 +27,7 @@ use diligence_storage::memory::ROW_NUMBERS;
 use diligence_storage::{DecodeRequest, Fetch, FirstRows, OrderColumn, ScanRequest, Table};
 
 use crate::index::{KeyIndex, KeyRange};
-use crate::journal::KeyStore;
+use crate::key_store::KeyStore;
 use crate::keys::{KeyReader, SortedKeys, comparable};
 use crate::rules::{Key, KeyKind, TableRules};
 use crate::run::Bound;

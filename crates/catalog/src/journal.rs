@@ -14,7 +14,6 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use diligence_base::Result;
 use diligence_base::ids::ObjectId;
-use diligence_storage::key_file::{KeyFile, KeyFileWriter};
 use diligence_storage::segment::{Segment, SegmentWriter};
 
 use crate::authority::Authority;
@@ -117,14 +116,6 @@ pub trait RowStore: Send + Sync + Debug {
     fn cluster_rows(&self) -> usize;
     /// Ends one, where a crash leaves it. Its file goes when nothing has the segment any more. Fails with kind `File`.
     fn finish(&self, writer: SegmentWriter) -> Result<Arc<Segment>>;
-}
-
-/// Where the keys of indexes go when they are many: files. Used from any thread.
-pub trait KeyStore: Send + Sync + Debug {
-    /// Begins a file. Fails with kind `File` if it cannot be made.
-    fn begin_keys(&self) -> Result<KeyFileWriter>;
-    /// One that was begun here has ended. It goes when nothing has it any more.
-    fn finish_keys(&self, file: &Arc<KeyFile>) -> Result<()>;
 }
 
 /// A log of changes. Used from any thread.

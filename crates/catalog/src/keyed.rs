@@ -10,7 +10,7 @@ use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::index::KeyIndex;
-use crate::journal::KeyStore;
+use crate::key_store::KeyStore;
 use crate::keys::{KeyReader, KeyValues, SortedKeys};
 use crate::pieces::{Piece, RowFinder};
 use crate::run::Run;

@@ -46,6 +46,7 @@ mod index_form;
 mod index_tests;
 pub mod journal;
 mod key_block;
+mod key_store;
 mod keyed;
 mod keys;
 pub mod locks;
@@ -97,6 +98,7 @@ pub use followed::RowRules;
 pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use history::{History, HistoryState};
 pub use index::IndexState;
+pub use key_store::KeyStore;
 pub use moved::{FollowedSince, RowNow};
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,

@@ -115,8 +115,8 @@ pub struct QueryOptions {
     /// takes what it needs as it goes instead, so that it is not behind those that wait for much; then others are asked
     /// to give back.
     pub waits_for_memory: bool,
-    /// Whether a query that does not wait is started again as one that does, by whoever has started it, if it is refused
-    /// memory before it has given a row. Then it is refused rather than that it takes much beyond the budget.
+    /// Whether a query that does not wait is started again as one that does, by whoever has started it, if it is
+    /// refused memory before it has given a row. Then it is refused rather than that it takes much beyond the budget.
     pub starts_again: bool,
     /// What it is expected to use of workers, in nanoseconds; 0 where nobody knows. It counts as used from the start,
     /// so that one that is known to take long is never taken for one that has only begun

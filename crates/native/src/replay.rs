@@ -7,13 +7,12 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
-use diligence_catalog::journal::KeyStore;
 use diligence_catalog::rules::{Check, ComputedKey, Key, RowFunction, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, ColumnIds, CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, NativeTable, NewRows,
-    ObjectRef, Relation, RelationName, RestoredKeys, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration,
-    View, order_of_kept,
+    Catalog, ColumnIds, CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, KeyStore, NativeTable,
+    NewRows, ObjectRef, Relation, RelationName, RestoredKeys, RestoredPiece, Routine, RowChange, StoredCluster,
+    TableAlteration, View, order_of_kept,
 };
 use diligence_memory::Reservation;
 use diligence_storage::memory::RowNumbers;

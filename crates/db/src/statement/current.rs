@@ -74,7 +74,7 @@ impl Session {
     }
 
     /// A statement that says `WHERE CURRENT OF`, as one of no row: what it takes and gives is the same. `None` for any
-    /// other.
+    /// other. Fails as parsing it does.
     pub fn without_cursor(&self, parsed: &ParsedStatement) -> Result<Option<ParsedStatement>> {
         if changed_at_cursor(parsed.tree()).is_none() {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX TABLE and CHECK TABLE: what is done for a database by those who keep it.
+//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX TABLE and CHECK TABLE: what is done for a database by those
+//! who keep it.
 
 use std::sync::Arc;
 

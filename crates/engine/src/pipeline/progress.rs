@@ -15,9 +15,9 @@
 //! runs a whole plan by itself (`nested`). Both ask here what comes next and say here what has happened.
 //!
 //! Sinks that can spill have buffers that they do not give back ([`Sink::bytes_min`](crate::flow::Sink::bytes_min)).
-//! Twenty aggregates side by side would fill a small budget with these alone. So a scan does not begin another such sink
-//! as long as those that are begun may come to need the query's part of the memory; it waits until one of them was read,
-//! or no scan is at work on any.
+//! Twenty aggregates side by side would fill a small budget with these alone. So a scan does not begin another such
+//! sink as long as those that are begun may come to need the query's part of the memory; it waits until one of them was
+//! read, or no scan is at work on any.
 //!
 //! Invariants:
 //! * A pipeline starts once, after all that it waits for.

@@ -114,9 +114,9 @@ impl Binder<'_> {
                 Ok(Some(Scalar::Coalesce(vec![is_it, Scalar::Constant(Constant::boolean(false))])))
             }
             (_, 1) => {
-                let Some(part) = find(&PARTS).map(Part::Named).or_else(|| {
+                let Some(part) = find(&PARTS).map(TimePart::Named).or_else(|| {
                     let per_second = EPOCHS.iter().find(|(known, _)| *known == name)?.1;
-                    Some(Part::Epoch(per_second))
+                    Some(TimePart::Epoch(per_second))
                 }) else {
                     return Ok(None);
                 };
@@ -128,20 +128,20 @@ impl Binder<'_> {
     }
 
     /// A part of what the function of its name does not take: of an interval, a time of day, a time with a zone.
-    fn time_part(&self, name: &str, part: Part, time: Scalar, level: &Level<'_>) -> Result<Scalar> {
+    fn time_part(&self, name: &str, part: TimePart, time: Scalar, level: &Level<'_>) -> Result<Scalar> {
         let text = |text: &str| Scalar::Constant(Constant::text(text));
         let number = |value: f64| self.cast(text(&value.to_string()), &SqlType::Double, Way::Explicit);
         match (time.sql_type(), part) {
             // Since 1970 is since then in UTC.
-            (SqlType::TimestampTz, Part::Epoch(_)) => {
+            (SqlType::TimestampTz, TimePart::Epoch(_)) => {
                 let plain = self.call("timezone", vec![text("UTC"), time])?;
                 self.call(name, vec![plain])
             }
-            (SqlType::TimestampTz, Part::Named(_)) => {
+            (SqlType::TimestampTz, TimePart::Named(_)) => {
                 let plain = self.explicit(time, &SqlType::Timestamp, false)?;
                 self.call(name, vec![plain])
             }
-            (SqlType::Interval | SqlType::Time, Part::Epoch(per_second)) => {
+            (SqlType::Interval | SqlType::Time, TimePart::Epoch(per_second)) => {
                 let seconds = self.call("date_part", vec![text("epoch"), time])?;
                 if per_second == 1.0 {
                     return Ok(seconds);
@@ -149,7 +149,7 @@ impl Binder<'_> {
                 let units = self.operator("*", vec![seconds, number(per_second)?])?;
                 self.explicit(self.call("round", vec![units])?, &SqlType::BigInt, false)
             }
-            (SqlType::Interval | SqlType::Time | SqlType::TimeTz, Part::Named(part)) if !part.is_empty() => {
+            (SqlType::Interval | SqlType::Time | SqlType::TimeTz, TimePart::Named(part)) if !part.is_empty() => {
                 self.whole_part(part, time)
             }
             _ => self.named_call(name, vec![time], level),
@@ -322,7 +322,7 @@ impl Binder<'_> {
 
 /// What a function of a time gives.
 #[derive(Clone, Copy)]
-enum Part {
+enum TimePart {
     /// A part, by `date_part`'s name; empty if it has none.
     Named(&'static str),
     /// The time since 1970 in units of which a second has so many.

@@ -19,7 +19,7 @@ use crate::text::Zone;
 const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
 /// What a pattern can show of a time.
-struct Shown {
+struct ShownTime {
     day: Day,
     /// Days since 1970; of an interval 0.
     days: i64,
@@ -29,7 +29,7 @@ struct Shown {
     is_interval: bool,
 }
 
-impl Shown {
+impl ShownTime {
     fn wall(wall: i64, zone: Option<(String, i64)>) -> Self {
         let (days, time) = split(wall);
         Self { day: Day::of(days), days, time, zone, is_interval: false }
@@ -574,7 +574,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
             "to_char(timestamp, text) -> text",
             kernel!(with pieces: Pieces; |a: Timestamp, pattern: &str| match is_infinite(a.0) || pattern.is_empty() {
                 true => Ok(None),
-                false => Shown::wall(a.0, None).write(pieces.get(pattern)).map(Some),
+                false => ShownTime::wall(a.0, None).write(pieces.get(pattern)).map(Some),
             }),
         )
         .stable();
@@ -587,7 +587,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
                 }
                 let zone = state.1.session(zone)?;
                 let wall = zone.to_local(a.0)?;
-                let shown = Shown::wall(wall, Some((abbreviation_at(zone, a.0), zone.offset_at(a.0).into())));
+                let shown = ShownTime::wall(wall, Some((abbreviation_at(zone, a.0), zone.offset_at(a.0).into())));
                 shown.write(state.0.get(pattern)).map(Some)
             }),
         )
@@ -597,7 +597,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
             "to_char(interval, text) -> text",
             kernel!(with pieces: Pieces; |a: IntervalMonthDayNano, pattern: &str| match pattern.is_empty() {
                 true => Ok(None),
-                false => Shown::interval(a).write(pieces.get(pattern)).map(Some),
+                false => ShownTime::interval(a).write(pieces.get(pattern)).map(Some),
             }),
         )
         .stable();
