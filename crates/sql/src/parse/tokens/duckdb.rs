@@ -187,7 +187,7 @@ impl Text<'_> {
         if self.is(told, "STRUCT") && *self.token(told + 1) == Token::LParen {
             self.drop(told..told + 1);
         } else if matches!(self.token(told), Token::Word(_)) && !self.is_any(told, &["ENUM", "RANGE"]) {
-            self.replace(at, [word("DOMAIN")]);
+            self.domain(at);
         }
     }
 
