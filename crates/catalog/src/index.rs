@@ -104,6 +104,13 @@ pub(crate) struct MovedRuns {
     covered: i64,
 }
 
+impl MovedRuns {
+    /// Whether there was something left to write.
+    pub(crate) fn has_file(&self) -> bool {
+        self.run.is_some()
+    }
+}
+
 impl KeyIndex {
     /// One of these runs in memory, in the place of another one that may have been used.
     pub(crate) fn of_runs(runs: Vec<Arc<Run>>, before: Option<&Self>) -> Self {

@@ -184,9 +184,12 @@ fn an_index_has_what_an_ordered_set_has() {
                 }
             }
             next += batches.iter().map(RecordBatch::num_rows).sum::<usize>() as i64;
-            if random.below(6) == 0 && after.files().0.is_empty() {
+            // What is in the index whatever its row is: where runs are for files, nothing is taken out.
+            let left = |index: &KeyIndex| index.find(&[whole()]).unwrap().numbers().unwrap();
+            if random.below(6) == 0 {
                 after = after.swept(&memory, &|number| number % 3 != 0).unwrap();
-                model.retain(|(_, number)| number % 3 != 0);
+                let left = left(&after);
+                model.retain(|(_, number)| left.binary_search(number).is_ok() || number % 3 != 0);
             }
             // Runs move to files, those that are merged without rows that are gone; other versions have them still.
             if round % 2 == 0 && random.below(4) == 0 {
@@ -195,7 +198,7 @@ fn an_index_has_what_an_ordered_set_has() {
                 let moved = after.moved(&files, (model.len(), 1), next, &memory, &|number| number % gone != 0);
                 if let Some(moved) = moved.unwrap() {
                     after = after.with_moved(&moved);
-                    let left = after.find(&[whole()]).unwrap().numbers().unwrap();
+                    let left = left(&after);
                     model.retain(|(_, number)| left.binary_search(number).is_ok() || number % gone != 0);
                     after = files.reopened(&after, &memory);
                 }

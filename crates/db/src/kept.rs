@@ -100,6 +100,10 @@ impl Drop for KeptFolder {
     fn drop(&mut self) {
         // Without it, numbers are left out when the folder is opened again, and nothing else is lost.
         let _ = self.catalog.rest_sequences();
+        // What the next opening would do again is done now.
+        if self.store.is_checkpoint_due() {
+            let _ = self.store.checkpoint();
+        }
         self.store.stop();
         if let Some(thread) = self.checkpoints.get_mut().take() {
             thread.join();

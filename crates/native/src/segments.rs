@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arrow::array::RecordBatch;
@@ -64,6 +65,9 @@ pub struct Segments {
     /// Of those that are written.
     format: Arc<FormatChoice>,
     buffer: Option<Arc<BufferPool>>,
+    /// How many key files have been written, and how many of them an image knows or can do without.
+    keys_written: AtomicU64,
+    keys_noted: AtomicU64,
 }
 
 /// How many rows segments have.
@@ -157,7 +161,8 @@ impl Segments {
     ) -> Result<Self> {
         let folder = database.join(FOLDER);
         let directories = Directories::open(database, folder.clone(), disk.clone())?;
-        Ok(Self { folder, directories, disk, known: Mutex::default(), sizes, format, buffer })
+        let (keys_written, keys_noted) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { folder, directories, disk, known: Mutex::default(), sizes, format, buffer, keys_written, keys_noted })
     }
 
     /// Where the file of a number is, whatever its format, and in whatever directory.
@@ -229,6 +234,22 @@ impl Segments {
     /// or read, and `Resource` if memory is short.
     pub fn store_keys(&self, table: &NativeTable) -> Result<MovedKeys> {
         table.move_keys(self, self.sizes.keys_min)
+    }
+
+    /// How many key files have been written since the database was opened.
+    pub fn keys_written(&self) -> u64 {
+        self.keys_written.load(Ordering::Relaxed)
+    }
+
+    /// An image knows what there was when so many key files had been written.
+    pub fn note_keys(&self, written: u64) {
+        self.keys_noted.store(written, Ordering::Relaxed);
+    }
+
+    /// Whether a statement has written key files of which no image knows: without one, they are made again when the
+    /// database is opened.
+    pub fn has_new_keys(&self) -> bool {
+        self.keys_written() != self.keys_noted.load(Ordering::Relaxed)
     }
 
     /// Has keys that [`store_keys`](Self::store_keys) will write stay as they are until then.
@@ -429,6 +450,7 @@ impl KeyStore for Segments {
     fn finish_keys(&self, file: &Arc<KeyFile>) -> Result<()> {
         self.remember_keys(file);
         self.known.lock().written.remove(&file.number());
+        self.keys_written.fetch_add(1, Ordering::Relaxed);
         self.sync()
     }
 }

@@ -130,9 +130,11 @@ impl Store {
         let StoreOptions { folder, disk, .. } = &self.options;
         let mut kept = self.kept.lock();
         let before = self.log.bytes();
+        let mut keys_written = 0;
         let begun = self.catalog.at_rest(|snapshot| {
             let is_begun = self.log.rotate()?;
             if is_begun {
+                keys_written = self.segments.keys_written();
                 native_tables(&snapshot).for_each(|(_, table)| self.segments.fix_keys(table));
             }
             Ok(is_begun.then(|| (snapshot, self.log.number(), self.catalog.next_object())))
@@ -153,6 +155,7 @@ impl Store {
                 Err(error) if error.code() == Some("XX001") => MovedKeys::default(),
                 keys => keys?,
             };
+            keys_written += keys.files() as u64;
             if !pieces.is_empty() || !keys.is_empty() {
                 moved.insert(object.id, Arc::new(table.with_stored(&pieces)?.with_moved_keys(&keys)));
                 stored.push((object.reference(), table.origin(), pieces, keys));
@@ -162,6 +165,7 @@ impl Store {
             self.segments.sync()?;
         }
         let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object, &moved)?;
+        self.segments.note_keys(keys_written);
         let keys = key_files_of(&snapshot, &moved).into_keys();
         let referred = segments_of(&snapshot, &moved).into_keys().chain(keys).collect::<HashSet<_>>();
         drop((snapshot, moved));
@@ -187,6 +191,7 @@ impl Store {
         let limit = self.options.checkpoint_bytes.max(kept.image_bytes / 2);
         bytes > limit
             || self.segments.unused_bytes() > limit
+            || self.segments.has_new_keys()
             || bytes > 0 && self.log.number() - kept.first_log > LOGS_MAX
     }
 

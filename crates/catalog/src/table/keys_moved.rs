@@ -16,6 +16,11 @@ impl MovedKeys {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// How many files were written.
+    pub fn files(&self) -> usize {
+        self.0.iter().filter(|moved| moved.has_file()).count()
+    }
 }
 
 /// The files of an index.
