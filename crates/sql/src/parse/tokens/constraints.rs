@@ -25,7 +25,7 @@ impl Text<'_> {
                         None => names.push_str(&name.value.to_lowercase()),
                     }
                 }
-                Token::Comma if (at - opened) % 2 == 0 => {}
+                Token::Comma if (at - opened).is_multiple_of(2) => {}
                 _ => return None,
             }
         }
