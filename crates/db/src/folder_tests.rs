@@ -119,7 +119,8 @@ fn repair_saves_what_can_be_read() {
         assert_eq!(Database::repair(&path, &saved, None).unwrap_err().code(), Some("58P02"));
         fs::remove_dir_all(&saved).unwrap();
         // A cluster is damaged.
-        damage(&only_file(&path.join("segments"), "0"));
+        let ending = if format == "parquet" { ".parquet" } else { ".seg" };
+        damage(&only_file(&path.join("segments"), ending));
         let repaired = Database::repair(&path, &saved, None).unwrap();
         assert_eq!((repaired.rows_lost, repaired.tables, repaired.rows), (900, 2, 3), "{:?}", repaired.findings);
         assert!(repaired.findings.iter().any(|finding| finding.contains("large: 900 rows are lost")));

@@ -439,7 +439,8 @@ fn in_format(format: &str) -> Vec<(String, String)> {
 fn check_names_what_is_wrong(format: &str) {
     let settings = in_format(format);
     let folder = tempfile::tempdir().unwrap();
-    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 1000, keys_min: 1 };
+    // Keys are made of the rows.
+    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 1000, keys_min: usize::MAX };
     let open = || {
         let (workers, folder) = (Some(1), Some(folder.path().to_owned()));
         let options = DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() };
