@@ -134,7 +134,7 @@ fn repair_saves_what_can_be_read() {
         }
         fs::remove_dir_all(&saved).unwrap();
         // Its file is missing, and so it does not open at all.
-        fs::remove_file(only_file(&path.join("segments"), "0")).unwrap();
+        fs::remove_file(only_file(&path.join("segments"), ending)).unwrap();
         assert!(Database::open(options(&path)).is_err());
         let repaired = Database::repair(&path, &saved, None).unwrap();
         assert_eq!((repaired.tables, repaired.rows), (2, 3), "{:?}", repaired.findings);

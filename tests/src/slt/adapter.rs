@@ -36,8 +36,10 @@ pub enum Door {
 const CHANGES: [&str; 9] =
     ["random", "uuid", "now(", "current_", "system.", "nextval", " into ", "update ", "delete from"];
 
-/// What a function says that changes something: rows, the transaction, settings, or who the user is.
-const CHANGES_IN_FUNCTIONS: [&str; 10] = [
+/// What a function says that changes something: rows, the transaction, settings, who the user is, or which cursors the
+/// session has.
+const CHANGES_IN_FUNCTIONS: [&str; 11] = [
+    "cursor",
     "insert ",
     "update ",
     "delete ",
