@@ -161,6 +161,20 @@ fn errors_name_line_and_column() {
         assert_eq!(error.kind(), ErrorKind::File);
         assert!(error.message().contains(message), "{error}");
     }
+    // Where it is said what quotes are, they are nothing else.
+    let csv = CsvOptions { quote: Some(b'"'), ..CsvOptions::default() };
+    let quoting = OpenOptions { csv, ..OpenOptions::default() };
+    for (text, message) in [
+        ("a,b\n1,\"x\n", "bad.csv, line 2: the quote that begins here is never closed"),
+        ("a,b\n1,\"x\"y\n", "bad.csv, line 2: there is text after the quote"),
+    ] {
+        let read = open_bytes("bad.csv", text.into(), &quoting).and_then(|table| {
+            let request = ScanRequest { columns: all(&table), predicate: None };
+            try_read_all(&table, &request, &[], 10, true)
+        });
+        let error = read.unwrap_err();
+        assert!(error.message().contains(message), "{error}");
+    }
     let error = try_read("bad.csv", b"a,b\n1,2\nx\xff,3\n".to_vec()).unwrap_err();
     assert!(error.message().contains("line 3: byte 0xff is not UTF-8"), "{error}");
     let options = OpenOptions { inference_rows: 2, ..OpenOptions::default() };
