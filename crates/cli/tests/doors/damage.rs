@@ -128,7 +128,8 @@ fn a_database_is_checked() {
     assert_eq!(run(home.path(), &["sql", "--db", "shop", made], "").code, Some(0));
     let ran = run(home.path(), &["check", "shop"], "");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "2 checks, no problem\n"), "{}", ran.stderr);
-    let segment = fs::read_dir(home.path().join("shop/segments")).unwrap().next().unwrap().unwrap().path();
+    let files = fs::read_dir(home.path().join("shop/segments")).unwrap().map(|file| file.unwrap().path());
+    let segment = files.into_iter().find(|file| file.extension().is_some_and(|ext| ext == "seg")).unwrap();
     let mut bytes = fs::read(&segment).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
