@@ -51,6 +51,9 @@ pub const READ_AHEAD_RANGE: std::ops::RangeInclusive<usize> = 1..=16;
 /// readers, small enough that the last morsel of a scan does not leave other workers idle long.
 pub const MORSEL_ROWS_MAX: usize = 128 * 1024;
 
+/// Rows of a row group that is written to a Parquet file, unless a setting says otherwise.
+pub const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
+
 /// Threads that wait for local files on behalf of scans. They sleep in the kernel; the number
 /// bounds the queue depth at the disk.
 pub const IO_THREADS: usize = 4;

@@ -1,14 +1,15 @@
 //! Rows in the order of the file that they are read from, where a statement asks for no other: `preserve_order`.
 //!
-//! Order is what one packet carries (`ordered`), so it costs what more packets would save. A chain of operators that
-//! take rows one by one keeps it, from the scan to the result, to a writer or to a LIMIT.
+//! A chain of operators that take rows one by one keeps it, from the scan to the result, to a writer or to a LIMIT
+//! (`ordered`). Several packets read and compute such a chain, and its rows are put in order behind it. So it costs next
+//! to nothing, unless what takes them is a writer that takes ordered rows of one packet only.
 
 use diligence_engine::plan::{Node, Plan, PlanTables, Scan};
 
 /// When rows come in the order of what they are read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum KeptOrder {
-    /// Where rows are read from one file and that costs little.
+    /// Where rows are read from one file or series, and not many go to a writer of one packet.
     #[default]
     Auto,
     /// Wherever rows are read from one table and neither joined nor grouped.
@@ -17,11 +18,8 @@ pub(crate) enum KeptOrder {
     Off,
 }
 
-/// A LIMIT of so many rows at most is reached soon by one packet, too.
-const LIMITED_ROWS_MAX: usize = 1_000_000;
-
-/// A file of about so many rows at most is read by one packet in a fraction of a second.
-const FILE_ROWS_MAX: usize = 500_000;
+/// The rows of a file of about so many at most are written by one packet in a fraction of a second.
+const WRITTEN_ROWS_MAX: usize = 500_000;
 
 impl KeptOrder {
     /// The one that a setting says; `None` if there is none of the name.
@@ -60,12 +58,16 @@ impl KeptOrder {
     }
 
     fn is_kept(self, scan: &Scan, tables: &PlanTables) -> bool {
-        if self == Self::On {
-            return true;
+        self == Self::On || tables.find(scan.table).is_some_and(|table| table.rows_of_one_file().is_some())
+    }
+
+    /// The plan is for a writer that takes ordered rows of one packet only: has many rows come in any order, if nobody
+    /// has asked for one. What a LIMIT takes stays the same.
+    pub(crate) fn let_go(self, plan: &mut Plan, tables: &PlanTables) {
+        let rows = |scan: &Scan| tables.find(scan.table).and_then(|table| table.rows_of_one_file());
+        if self == Self::Auto && scan_below(plan).and_then(rows).is_some_and(|rows| rows > WRITTEN_ROWS_MAX) {
+            unmark(plan);
         }
-        let rows = tables.find(scan.table).and_then(|table| table.rows_of_one_file());
-        let is_limited = scan.filters.is_empty() && scan.limit.is_some_and(|limit| limit <= LIMITED_ROWS_MAX);
-        rows.is_some_and(|rows| is_limited || rows <= FILE_ROWS_MAX)
     }
 }
 
@@ -92,4 +94,17 @@ fn mark(plan: &mut Plan) {
         Node::Unnest(unnest) => mark(&mut unnest.input),
         _ => {}
     }
+}
+
+/// Takes the mark of all above a LIMIT.
+fn unmark(plan: &mut Plan) {
+    match &mut plan.node {
+        Node::Limit { .. } => return,
+        Node::Filter { input, .. } | Node::Project { input, .. } | Node::ScalarSubqueries { input, .. } => {
+            unmark(input)
+        }
+        Node::Unnest(unnest) => unmark(&mut unnest.input),
+        _ => {}
+    }
+    plan.ordered = false;
 }

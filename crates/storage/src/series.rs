@@ -104,6 +104,10 @@ impl Table for SeriesTable {
         TableIdentity::of(self.id, TableVersion(hasher.finish()))
     }
 
+    fn rows_of_one_file(&self) -> Option<usize> {
+        usize::try_from(self.series.rows).ok()
+    }
+
     fn statistics(&self) -> Statistics {
         let rows = self.series.rows;
         let ends = rows.checked_sub(1).map(|last| (self.series.scalar(0), self.series.scalar(last)));

@@ -85,8 +85,8 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn at_most(&self, _rows: usize) -> Option<Arc<dyn Table>> {
         None
     }
-    /// About how many rows it has, if they are those of one file, whose order may have a meaning to its user. `None`
-    /// for all others.
+    /// About how many rows it has, if they are those of one file or one series, whose order may have a meaning to its
+    /// user. `None` for all others.
     fn rows_of_one_file(&self) -> Option<usize> {
         None
     }

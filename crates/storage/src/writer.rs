@@ -27,6 +27,11 @@ pub trait Writer: Send + Sync + fmt::Debug {
     fn begin(&self, request: &WriteRequest) -> Result<Arc<dyn WriteOperation>>;
     /// What EXPLAIN shows: the format and where it is.
     fn describe(&self) -> String;
+    /// Whether parts that are written side by side come in one order, if it is said [where](WritePart::at) in it they
+    /// are, at about the cost of parts that come in any.
+    fn keeps_order(&self) -> bool {
+        false
+    }
     /// Whether what it commits goes with a transaction's rollback.
     fn is_undoable(&self) -> bool {
         false
@@ -62,6 +67,13 @@ pub trait WriteOperation: Send + Sync {
 pub trait WritePart: Send {
     /// Takes rows, all of them. Fails with kind `Unsupported` or `Value` if the format has no form for a value.
     fn write(&mut self, rows: &RecordBatch) -> Result<()>;
+    /// Rows that are written from now on belong to this place in the order of all rows, which no other part has; those
+    /// before are all that there is of the place before. Places are counted from 0 on. They are said to all parts of an
+    /// operation or to none, and only where the [writer keeps order](Writer::keeps_order). Fails as
+    /// [`write`](Self::write).
+    fn at(&mut self, _place: Option<usize>) -> Result<()> {
+        Ok(())
+    }
     /// Bytes in memory for rows that were taken, without those of I/O that [`next_io`](Self::next_io) has given out.
     fn held_bytes(&self) -> usize;
     /// Memory is short: turns what is held into I/O that is due, as far as possible. Fails as [`write`](Self::write).

@@ -6,9 +6,11 @@
 //!
 //! Invariant: an exchange neither loses nor invents a row, and with one packet on each side it changes nothing.
 
+mod in_order;
 mod merge;
 pub mod port;
 mod route;
 
+pub use in_order::InOrder;
 pub use merge::Merger;
 pub use route::Exchange;

@@ -58,6 +58,11 @@ pub trait SourceState: Send {
     /// The next batch. After [`Pull::Wait`] the waker is woken when it is worth asking again. Not called after
     /// [`Pull::Done`].
     fn pull(&mut self, waker: &Waker) -> Result<Pull>;
+    /// Where in the source's order the rows are that it is giving, if it gives whole parts of that order one after the
+    /// other: parts are counted from 0 on. `None` between two parts, and for sources that have no order.
+    fn place(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A source's answer.
@@ -229,6 +234,12 @@ pub trait SinkState: Send {
     /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken and `ready` says
     /// `More`.
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept>;
+    /// Where several packets bring rows whose order is kept: what is pushed from now on belongs to this
+    /// [place](SourceState::place), and what was pushed before is all that there is of the place before. Each place
+    /// comes once.
+    fn at(&mut self, _place: Option<usize>) -> Result<()> {
+        Ok(())
+    }
     /// Asked after a wake-up, for a sink that waits for several, or that has work to do before it takes more: then it
     /// does a piece of it, and wakes itself for the next one.
     fn ready(&mut self, _waker: &Waker) -> Result<Accept> {

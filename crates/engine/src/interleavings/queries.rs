@@ -300,6 +300,7 @@ fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
         operators: Vec::new(),
         sink,
         serial: false,
+        in_order: false,
         exact_packets: false,
         after_sinks,
         after_pipelines: Vec::new(),

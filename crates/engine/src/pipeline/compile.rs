@@ -12,10 +12,11 @@ use std::sync::Arc;
 use datafusion_common::JoinType;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use diligence_base::{Error, Result};
+use diligence_storage::Table;
 
 use super::nested::NestedRuns;
 use super::run::PipelinePacket;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, InOrder};
 use crate::expressions::Expr;
 use crate::flow::profile::{Meter, Totals};
 use crate::flow::{Operator, QueryContext, Sink, Source};
@@ -37,12 +38,16 @@ use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::operators::write::write;
+use crate::plan::estimates::table_rows;
 use crate::plan::{
-    HashJoin, Node, Pact, Plan, PlanTables, RuntimeFilterId, SortPlan, WorkTableId, filters_from_outside,
+    HashJoin, Node, Pact, Plan, PlanTables, RuntimeFilterId, Scan, SortPlan, WorkTableId, filters_from_outside,
 };
 use crate::reuse::columns::Scans;
 use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
+
+/// A table, or a LIMIT, of so many rows at most is read in order by one packet: an exchange costs more than it gains.
+const SERIAL_ROWS_MAX: usize = if cfg!(test) { 3 } else { 131_072 };
 
 /// Something with its name in EXPLAIN and its counters.
 pub struct Part<T: ?Sized> {
@@ -78,6 +83,8 @@ pub struct PipelineSpec {
     pub sink: usize,
     /// True if one packet must carry all rows, in order.
     pub serial: bool,
+    /// True if several packets may, which tell the sink where in the source's order their rows belong.
+    pub in_order: bool,
     /// True if exactly as many packets as the source says must be started (the ends of an exchange).
     pub exact_packets: bool,
     /// Sinks that must be complete before it starts.
@@ -139,6 +146,7 @@ impl Graph {
             (false, false) => useful.min(context.packets),
         };
         let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
+        let in_order = pipeline.in_order && packets > 1;
         let packet = |_| {
             let source = (pipeline.source.part.open(context)?, meter(&pipeline.source.totals));
             let operators = pipeline
@@ -147,7 +155,8 @@ impl Graph {
                 .map(|Part { part, totals, .. }| Ok((part.open(context)?, meter(totals))))
                 .collect::<Result<_>>()?;
             let sink = (sink.part.open(context)?, meter(&sink.totals));
-            Ok(PipelinePacket::new(context.memory.clone(), source, operators, sink))
+            let packet = PipelinePacket::new(context.memory.clone(), source, operators, sink);
+            Ok(if in_order { packet.in_order() } else { packet })
         };
         (0..packets).map(packet).collect()
     }
@@ -224,8 +233,12 @@ fn scans_in(plan: &Plan) -> usize {
 #[derive(Clone)]
 struct Tail {
     operators: Vec<Part<dyn Operator>>,
+    /// How many of the operators, from the first on, work on each batch by itself.
+    by_batch: usize,
     sink: usize,
     serial: bool,
+    /// Whether the sink puts rows of several packets in order.
+    orders: bool,
     after_sinks: Vec<usize>,
     /// Which rows of a node may matter to a top-N above it, by one of the node's columns.
     bounded: Option<BoundedColumn>,
@@ -233,7 +246,8 @@ struct Tail {
 
 impl Tail {
     fn new(sink: usize) -> Self {
-        Self { operators: Vec::new(), sink, serial: false, after_sinks: Vec::new(), bounded: None }
+        let (operators, after_sinks) = (Vec::new(), Vec::new());
+        Self { operators, by_batch: 0, sink, serial: false, orders: false, after_sinks, bounded: None }
     }
 
     fn bounded(self, bounded: Option<BoundedColumn>) -> Self {
@@ -242,7 +256,14 @@ impl Tail {
 
     fn with(mut self, operator: Arc<dyn Operator>, name: impl Into<String>) -> Self {
         self.operators.insert(0, Part::new(operator, name));
+        self.by_batch = 0;
         self
+    }
+
+    /// An operator that works on each batch by itself, and gives all rows of one before it takes the next.
+    fn with_by_batch(self, operator: Arc<dyn Operator>, name: impl Into<String>) -> Self {
+        let by_batch = self.by_batch + 1;
+        Self { by_batch, ..self.with(operator, name) }
     }
 }
 
@@ -272,6 +293,7 @@ impl Compiler<'_> {
             operators: tail.operators,
             sink: tail.sink,
             serial: tail.serial,
+            in_order: false,
             exact_packets: false,
             after_sinks,
             after_pipelines: Vec::new(),
@@ -304,8 +326,18 @@ impl Compiler<'_> {
                 let io = self.context.io.clone();
                 let sharing = self.context.scan_sharing();
                 let bounded = bounded.map(|bounded| BoundedColumn { column: scan.columns[bounded.column], ..bounded });
-                let source =
-                    ScanSource::new((scan.clone(), table), filters, bounded, tail.serial, io, progress, sharing);
+                let splits = tail.serial && self.is_split(scan, table.as_ref());
+                // Row groups of what filters leave would be small.
+                tail.orders &= scan.filters.is_empty() && filters.is_empty();
+                let mut scan = scan.clone();
+                if splits {
+                    // Which rows are the first ones is known behind the exchange.
+                    scan.limit = None;
+                }
+                let source = ScanSource::new((scan, table), filters, bounded, tail.serial, io, progress, sharing);
+                if splits {
+                    return Ok(self.scan_in_order(source, name, tail));
+                }
                 Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
             }
             Node::Values { batches } => {
@@ -315,17 +347,18 @@ impl Compiler<'_> {
             Node::Filter { input, predicate } => {
                 let bounded = bounded.filter(|_| !predicate.calls_outside());
                 let bounded = bounded.map(|bounded| BoundedColumn { arrives: false, ..bounded });
-                self.node(input, tail.with(Filter::new(predicate.clone()), name).bounded(bounded))
+                tail.orders = false;
+                self.node(input, tail.with_by_batch(Filter::new(predicate.clone()), name).bounded(bounded))
             }
             Node::Project { input, expressions } => {
                 let bounded = bounded.filter(|_| !expressions.iter().any(Expr::calls_outside));
                 let bounded = bounded.and_then(|bounded| {
                     Some(BoundedColumn { column: expressions[bounded.column].as_column()?, ..bounded })
                 });
-                self.node(input, tail.with(Project::new(expressions.clone()), name).bounded(bounded))
+                self.node(input, tail.with_by_batch(Project::new(expressions.clone()), name).bounded(bounded))
             }
             Node::Mask(mask) => self.node(&mask.input, tail.with(MaskRows::new(mask), name)),
-            Node::Unnest(unnest) => self.node(&unnest.input, tail.with(UnnestRows::new(unnest)?, name)),
+            Node::Unnest(unnest) => self.node(&unnest.input, tail.with_by_batch(UnnestRows::new(unnest)?, name)),
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
                 let parts = sort(keys, *fetch, &plan.schema, self.context.spill_to().as_ref())?;
@@ -365,6 +398,8 @@ impl Compiler<'_> {
             }
             Node::Union { inputs } => {
                 let mut feeding = Vec::new();
+                // Each input has an order of its own.
+                tail.orders = false;
                 for input in inputs {
                     feeding.extend(self.node(input, tail.clone().bounded(bounded.clone()))?);
                 }
@@ -410,7 +445,7 @@ impl Compiler<'_> {
             Node::Write(node) => {
                 let (sink, written) = write(node.writer.clone(), node.input.schema.clone(), self.context.io.clone());
                 let sink = self.sink(sink, &name, StageId::Exchange);
-                self.node(&node.input, Tail::new(sink))?;
+                self.node(&node.input, Tail { orders: node.writer.keeps_order(), ..Tail::new(sink) })?;
                 tail.after_sinks.push(sink);
                 Ok(vec![self.pipeline(StageId::Exchange, written, "Written", tail)])
             }
@@ -463,6 +498,37 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Incoming, source, name, tail)])
             }
         }
+    }
+
+    /// Whether several packets read a scan whose order matters.
+    fn is_split(&self, scan: &Scan, table: &dyn Table) -> bool {
+        self.context.query.packets > 1
+            && table_rows(table) > SERIAL_ROWS_MAX
+            && scan.limit.is_none_or(|rows| rows > SERIAL_ROWS_MAX)
+    }
+
+    /// A scan by several packets, whose rows are put in order behind what they can do with each batch by itself: in
+    /// the sink if it does that, else in an exchange to one packet that does the rest.
+    fn scan_in_order(&mut self, source: Arc<dyn Source>, name: String, mut tail: Tail) -> Vec<usize> {
+        let is_all = tail.by_batch == tail.operators.len();
+        if tail.orders && is_all {
+            let scan = self.pipeline(StageId::Scan, source, name, tail);
+            let spec = &mut self.graph.pipelines[scan];
+            (spec.serial, spec.in_order) = (false, true);
+            return vec![scan];
+        }
+        let exchange = InOrder::new(self.context.port_credits);
+        let sink = self.sink(exchange.clone(), "In order", StageId::Exchange);
+        let rest = tail.operators.split_off(tail.by_batch);
+        let operators = std::mem::replace(&mut tail.operators, rest);
+        let below = Tail { operators, after_sinks: tail.after_sinks.clone(), ..Tail::new(sink) };
+        let scan = self.pipeline(StageId::Scan, source, name, below);
+        self.graph.pipelines[scan].in_order = true;
+        let consumer = self.pipeline(StageId::Exchange, exchange, "In order", tail);
+        let spec = &mut self.graph.pipelines[consumer];
+        spec.after_started = vec![scan];
+        spec.exact_packets = true;
+        vec![consumer]
     }
 
     fn hash_join(
@@ -537,7 +603,11 @@ impl Graph {
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, pipeline) in self.pipelines.iter().enumerate() {
-            let packets = if pipeline.serial { "one packet, in order" } else { "parallel" };
+            let packets = match (pipeline.serial, pipeline.in_order) {
+                (true, _) => "one packet, in order",
+                (false, true) => "parallel, in order",
+                (false, false) => "parallel",
+            };
             write!(f, "Pipeline {index}: stage {}, {packets}", pipeline.stage.name())?;
             let mut after: Vec<usize> = pipeline.after_pipelines.clone();
             for sink in &pipeline.after_sinks {

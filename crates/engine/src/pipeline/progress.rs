@@ -303,6 +303,7 @@ mod tests {
             operators: Vec::new(),
             sink,
             serial: false,
+            in_order: false,
             exact_packets: false,
             after_sinks,
             after_pipelines: Vec::new(),

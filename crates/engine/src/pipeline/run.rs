@@ -43,6 +43,10 @@ pub struct PipelinePacket {
     /// The sink has said `Wait` to the last batch.
     held_back: bool,
     phase: Phase,
+    /// Whether the sink is told where rows belong.
+    in_order: bool,
+    /// Where the source's last rows belong.
+    place: Option<usize>,
     /// How often the source was refused memory since its last batch, and the last batch of anybody.
     refusals: usize,
     /// When it was refused for the first time of these, and how many batches there had been by then.
@@ -77,10 +81,18 @@ impl PipelinePacket {
             sink_meter: sink.1,
             held_back: false,
             phase: Phase::Pulling,
+            in_order: false,
+            place: None,
             refusals: 0,
             refused_ns: 0,
             batches_seen: 0,
         }
+    }
+
+    /// The same packet, one of several whose rows are put in the source's order: it tells the sink where they belong.
+    /// Its operators give all rows of a batch before they take the next.
+    pub fn in_order(self) -> Self {
+        Self { in_order: true, ..self }
     }
 
     /// Works until the quantum is over, something must be waited for, or all is done.
@@ -192,6 +204,14 @@ impl PipelinePacket {
         }
         let pull = source.pull(quantum.waker)?;
         self.source_meter.worked(lap(quantum, now_ns));
+        if self.in_order {
+            let place = source.place();
+            // Nothing of the place before is on its way any more.
+            if place != self.place {
+                self.place = place;
+                self.sink.at(place)?;
+            }
+        }
         match pull {
             Pull::Batch(batch) => {
                 self.refusals = 0;

@@ -415,6 +415,7 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
         operators: Vec::new(),
         sink: 0,
         serial: false,
+        in_order: false,
         exact_packets: true,
         after_sinks: Vec::new(),
         after_pipelines: Vec::new(),

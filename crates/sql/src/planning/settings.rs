@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use datafusion_common::config::ConfigOptions;
+use diligence_base::limits::PARQUET_ROW_GROUP_ROWS;
 use diligence_base::{Error, Result};
 use diligence_types::search::Configuration;
 use diligence_types::text::{Styles, Zone};
@@ -34,9 +35,6 @@ const SEARCH_CONFIGURATION: &str = "default_text_search_config";
 
 /// Its value in a session that has changed nothing.
 const DEFAULT_CONFIGURATION: &str = "pg_catalog.english";
-
-/// Rows of a row group that is written.
-const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
 
 /// The settings: their names, the names that DataFusion's options have for them, and what they do.
 const SETTINGS: [(&str, &str, &str); 7] = [

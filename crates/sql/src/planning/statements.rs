@@ -363,7 +363,11 @@ impl Around<'_> {
             }
             BoundStatement::Write { tag, rows, writer, returning, .. } => {
                 self.plan_later(values)?;
-                let rows = self.query(self.front(rows, values, false)?);
+                let mut front = self.front(rows, values, false)?;
+                if !writer.keeps_order() {
+                    self.at.session.kept_order.let_go(&mut front.plan, &front.tables);
+                }
+                let rows = self.query(front);
                 done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
             BoundStatement::Several(several) => done(Statement::Several(self.planned_several(several, values)?)),

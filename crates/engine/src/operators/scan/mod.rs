@@ -287,6 +287,11 @@ enum ScanReading {
 }
 
 impl SourceState for ScanState {
+    fn place(&self) -> Option<usize> {
+        // One that is not admitted may be put back.
+        self.held.as_ref().filter(|held| held.is_admitted).map(|held| held.index)
+    }
+
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         if self.shared.rows_left.load(Ordering::Relaxed) == 0 {
             self.shared.read_ahead.stop();
@@ -346,7 +351,7 @@ impl ScanState {
         if self.shared.read_ahead.is_hopeless(index) {
             drop((columns, fetched, reservation));
             self.shared.read_ahead.left_out(1);
-            self.shared.read_ahead.released(false);
+            self.shared.read_ahead.released(index, false);
             return Ok(Pull::Again);
         }
         // From here on it is given back, whatever happens.
@@ -439,9 +444,9 @@ impl ScanState {
     /// Drops the cluster, if there is one.
     fn let_go(&mut self) {
         if let Some(held) = self.held.take() {
-            let was_decoding = held.is_admitted;
+            let (index, was_decoding) = (held.index, held.is_admitted);
             drop(held);
-            self.shared.read_ahead.released(was_decoding);
+            self.shared.read_ahead.released(index, was_decoding);
         }
     }
 }

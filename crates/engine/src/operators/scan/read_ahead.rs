@@ -18,6 +18,8 @@
 //! holds one reads on step by step.
 //!
 //! Invariants:
+//! * In order, a cluster is handed out when all before it have been and have the memory to be decoded. So, where
+//!   several packets decode, the first of their clusters can always be decoded to its end, whatever the others wait for.
 //! * A cluster in the buffer goes from `queued` to `ready` at once, with no more memory than the buffer has for it.
 //! * At most so many per packet as the knob says are queued, being read or ready, and their bytes are reserved.
 //! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and
@@ -26,7 +28,7 @@
 //! * The lock is taken a few times per cluster, not per batch.
 
 use crate::sync::atomic::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -59,6 +61,10 @@ const WHOLE_PART: usize = 4;
 /// count on then, as its divisor.
 const DECODE_PART: usize = 2;
 
+/// For each packet, how many clusters an ordered scan may be beyond the first that is not decoded: what comes of them
+/// waits for that.
+const IN_ORDER_AHEAD: usize = 2;
+
 /// Bytes of a column that a step brings: so many make a read worth its while, and more gain nothing.
 const STEP_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
 
@@ -87,6 +93,8 @@ struct Queue {
     /// Whether a cluster that was fetched as a whole could not be decoded for want of memory: then those that can be
     /// are fetched in steps.
     in_steps: bool,
+    /// Whether clusters are fetched in steps: what these need is not known before.
+    has_steps: bool,
     /// Whether nothing more is wanted.
     is_stopped: bool,
     /// Packets that have not left.
@@ -104,8 +112,12 @@ struct Queue {
     /// Requests to object stores, queued or begun: they can be broken off.
     requests: BTreeMap<usize, AbortHandle>,
     ready: BTreeMap<usize, Ready>,
-    /// For ordered scans: the cluster that comes next.
+    /// For ordered scans: the first cluster that no packet has had.
     next_in_order: usize,
+    /// Those before it that were put back.
+    returned: BTreeSet<usize>,
+    /// Those that packets hold.
+    places: BTreeSet<usize>,
     /// Packets that wait for a cluster, or for the memory of one.
     waiting: Vec<Waker>,
     /// What is shared with other scans, until nothing more is wanted.
@@ -188,6 +200,14 @@ impl Queue {
         self.short > 0 && self.under_way() > 0
     }
 
+    /// For ordered scans: the cluster that a packet may have next. Each gets its memory before the next is handed out.
+    fn next_in_order(&self) -> Option<usize> {
+        let next = self.returned.first().copied().unwrap_or(self.next_in_order);
+        let reach = IN_ORDER_AHEAD * self.packets.max(1);
+        let is_near = self.places.first().is_none_or(|first| next < first + reach);
+        (self.held == self.decoding && is_near).then_some(next)
+    }
+
     /// Gives up what nobody has begun to read or to decode.
     fn give_up_ahead(&mut self) {
         let queued = std::mem::take(&mut self.queued).into_iter().map(|(index, order)| (index, order.cluster));
@@ -217,6 +237,7 @@ impl ReadAhead {
             window: READ_AHEAD_CLUSTERS,
             short: 0,
             in_steps: false,
+            has_steps: false,
             is_stopped: false,
             packets: 0,
             held: 0,
@@ -227,6 +248,8 @@ impl ReadAhead {
             requests: BTreeMap::new(),
             ready: BTreeMap::new(),
             next_in_order: 0,
+            returned: BTreeSet::new(),
+            places: BTreeSet::new(),
             waiting: Vec::new(),
             attendance,
         };
@@ -293,7 +316,7 @@ impl ReadAhead {
                     return Ok(());
                 }
                 let Choice::Read(position) = self.choose(&queue) else { return Ok(()) };
-                let Some((_, cluster)) = queue.clusters.get(position) else { return Ok(()) };
+                let Some((_, cluster)) = queue.clusters.get(position).cloned() else { return Ok(()) };
                 let shared = queue.attendance.as_ref().and_then(|attendance| attendance.take(cluster.as_ref(), false));
                 let columns = match &shared {
                     None => Some(self.columns.clone()),
@@ -302,7 +325,7 @@ impl ReadAhead {
                 let mut reservation = memory.reservation("Scan");
                 let fetch = match &columns {
                     None => None,
-                    Some(columns) => match self.reserve(cluster, columns, &queue, &mut reservation, memory) {
+                    Some(columns) => match self.reserve(&cluster, columns, &mut queue, &mut reservation, memory) {
                         Ok(fetch) => Some(fetch),
                         Err(error) => return if queue.under_way() > 0 { Ok(()) } else { Err(error) },
                     },
@@ -323,7 +346,7 @@ impl ReadAhead {
         &self,
         cluster: &Arc<dyn Cluster>,
         columns: &[usize],
-        queue: &Queue,
+        queue: &mut Queue,
         reservation: &mut Reservation,
         memory: &QueryMemory,
     ) -> Result<Result<Fetch>> {
@@ -347,6 +370,7 @@ impl ReadAhead {
             None => whole(reservation),
             Some(FirstStep { bytes, fetch }) => {
                 reservation.grow(bytes)?;
+                queue.has_steps = true;
                 Ok(Ok(fetch))
             }
         }
@@ -488,9 +512,13 @@ impl ReadAhead {
     /// A cluster for a packet.
     pub fn next(&self, memory: &QueryMemory, waker: &Waker) -> Next {
         let mut queue = self.queue.lock();
-        let next = if self.ordered { Some(queue.next_in_order) } else { queue.ready.keys().next().copied() };
+        let next = if self.ordered { queue.next_in_order() } else { queue.ready.keys().next().copied() };
         if let Some(ready) = next.and_then(|next| queue.ready.remove(&next)) {
-            queue.next_in_order = ready.index + 1;
+            queue.returned.remove(&ready.index);
+            queue.next_in_order = queue.next_in_order.max(ready.index + 1);
+            if self.ordered {
+                queue.places.insert(ready.index);
+            }
             queue.held += 1;
             return Next::Cluster(Box::new(ready));
         }
@@ -517,20 +545,24 @@ impl ReadAhead {
     pub fn make_room(&self, memory: &QueryMemory, reservation: &mut Reservation, bytes: usize) -> Result<bool> {
         let is_much = memory.held_by("Scan").saturating_add(bytes) > memory.share_bytes() / DECODE_PART;
         let mut queue = self.queue.lock();
-        if is_much && queue.decoding > 0 {
+        if queue.decoding > 0 && (is_much || self.ordered && queue.has_steps) {
             queue.short = SHORT_CLUSTERS;
             queue.give_up_ahead();
             return Ok(false);
         }
-        if reservation.grow(bytes).is_ok() {
-            queue.decoding += 1;
-            return Ok(true);
+        let mut grown = reservation.grow(bytes);
+        if grown.is_err() {
+            queue.short = SHORT_CLUSTERS;
+            queue.give_up_ahead();
+            grown = reservation.grow(bytes);
         }
-        queue.short = SHORT_CLUSTERS;
-        queue.give_up_ahead();
-        match reservation.grow(bytes) {
+        match grown {
             Ok(()) => {
                 queue.decoding += 1;
+                // In order, the next one could not be handed out before.
+                let waiting = if self.ordered { std::mem::take(&mut queue.waiting) } else { Vec::new() };
+                drop(queue);
+                waiting.into_iter().for_each(Waker::wake);
                 Ok(true)
             }
             Err(error) if queue.held == 1 && queue.reading == 0 => {
@@ -592,8 +624,9 @@ impl ReadAhead {
         let waiting = {
             let mut queue = self.queue.lock();
             queue.held -= 1;
+            queue.places.remove(&index);
             if self.ordered {
-                queue.next_in_order = index;
+                queue.returned.insert(index);
                 queue.give_up_ahead();
             }
             if !queue.is_stopped {
@@ -608,10 +641,11 @@ impl ReadAhead {
     }
 
     /// A held cluster was decoded, or is not wanted any more; its memory is free.
-    pub fn released(&self, was_decoding: bool) {
+    pub fn released(&self, index: usize, was_decoding: bool) {
         let waiting = {
             let mut queue = self.queue.lock();
             queue.held -= 1;
+            queue.places.remove(&index);
             queue.decoding -= usize::from(was_decoding);
             queue.short = queue.short.saturating_sub(1);
             std::mem::take(&mut queue.waiting)

@@ -87,6 +87,10 @@ impl SinkState for WriteState {
         self.go_on(waker)
     }
 
+    fn at(&mut self, place: Option<usize>) -> Result<()> {
+        self.part.at(place)
+    }
+
     fn ready(&mut self, waker: &Waker) -> Result<Accept> {
         self.go_on(waker)
     }

@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::csv::WriterBuilder;
-use arrow::datatypes::UInt64Type;
+use arrow::datatypes::{Int64Type, UInt64Type};
+use diligence_base::ids::TableVersion;
 use diligence_base::seams::CrashDisk;
 use diligence_base::{ErrorKind, Result};
 use diligence_storage::external::{Compression, Destination, FileWriter, Packing, WriteFormat};
-use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
+use diligence_storage::memory::MemoryTable;
+use diligence_storage::{PartIo, Table, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 
-use crate::plan::{Node, Plan};
+use crate::plan::{Node, Plan, PlanTables, Scan};
 use crate::query::tests::{exchange, expr, numbers, options, schema, sort};
 use crate::tuning::settings::KnobId;
-use crate::{Engine, EngineOptions};
+use crate::{Engine, EngineOptions, QueryOptions};
 
 const BUDGET: usize = 2 << 20;
 /// What a sort needs besides, for the clusters of its runs.
@@ -91,6 +93,43 @@ fn rows_in_an_order_are_written_in_it() {
         assert!(written(&disk).into_iter().eq(0..30_000), "{engine:?}");
         assert_eq!(run(&engine, &to_csv(numbers(0), &disk)).unwrap(), 0);
         assert!(written(&disk).is_empty(), "no rows are a file without rows");
+    }
+}
+
+/// A table of so many rows in clusters of a thousand, whose order matters.
+fn in_order(rows: usize) -> (Plan, PlanTables) {
+    let Node::Values { batches } = numbers(rows as i64).node else { unreachable!("numbers are values") };
+    let all = arrow::compute::concat_batches(&schema(), &batches).unwrap();
+    let clusters = (0..rows).step_by(1000).map(|row| all.slice(row, 1000.min(rows - row))).collect();
+    let table: Arc<dyn Table> = Arc::new(MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap());
+    let scan = Scan::new(table.as_ref(), "n", vec![0]);
+    let plan = Plan { ordered: true, ..Plan::new(Node::Scan(scan), schema()) };
+    (plan, [table].into_iter().collect())
+}
+
+#[test]
+fn rows_of_a_table_are_read_and_written_in_its_order_by_all_packets() {
+    const ROWS: usize = 300_000;
+    let (scan, tables) = in_order(ROWS);
+    let options = || QueryOptions { tables: tables.clone(), ..options(1000) };
+    for engine in engines(BUDGET) {
+        let disk = CrashDisk::default();
+        let even = Node::Limit { input: Box::new(scan.clone()), skip: 5, fetch: Some(ROWS - 1000) };
+        let even = Plan { ordered: true, ..Plan::new(even, schema()) };
+        for (plan, expected) in [(scan.clone(), 0..ROWS as i64), (even, 5..(ROWS - 995) as i64)] {
+            let mut stream = engine.run(&to_csv(plan.clone(), &disk), options()).unwrap();
+            while let Some(batch) = stream.next_blocking() {
+                batch.unwrap();
+            }
+            assert!(written(&disk).into_iter().eq(expected.clone()), "{engine:?}");
+            let mut stream = engine.run(&plan, options()).unwrap();
+            let mut read = Vec::new();
+            while let Some(batch) = stream.next_blocking() {
+                read.extend_from_slice(batch.unwrap().column(0).as_primitive::<Int64Type>().values());
+            }
+            assert!(read.into_iter().eq(expected), "{engine:?}");
+        }
+        settles(&engine, &disk, 1);
     }
 }
 

@@ -14,6 +14,7 @@ mod blocks;
 mod crash_tests;
 mod csv;
 mod format;
+mod in_order;
 mod local;
 mod output;
 mod plain;
@@ -45,7 +46,7 @@ pub use staging::{FolderFiles, Staging};
 
 use self::blocks::Due;
 use self::local::{CACHED_BYTES, LocalOutput};
-use self::output::{FilePart, ObjectOutput, OutputFile, OutputPlace, unwritable};
+use self::output::{FilePart, ObjectOutput, OutputFile, OutputPlace, keeps_order, unwritable};
 use self::row_groups::RowGroupBounds;
 use super::partitions::NULL_NAME;
 use super::schema::{TYPE_KEY, UUID_TYPE, uuid_bytes};
@@ -115,6 +116,11 @@ pub struct FileWriter {
 impl Writer for FileWriter {
     fn begin(&self, request: &WriteRequest) -> Result<Arc<dyn WriteOperation>> {
         FileOperation::begin(self, request).map(|operation| operation as _)
+    }
+
+    fn keeps_order(&self) -> bool {
+        let is_one = matches!(self.destination, Destination::File(_) | Destination::Pipe(_) | Destination::Object(..));
+        is_one && self.partition_columns.is_empty() && keeps_order(&self.format)
     }
 
     fn describe(&self) -> String {
@@ -241,7 +247,14 @@ impl FileOperation {
             return Ok(file.clone());
         }
         let place = self.place(below, files.all.len())?;
-        let file = OutputFile::new(self.name.clone(), place, &self.writer.format, &self.schema, self.held.clone())?;
+        let file = OutputFile::new(
+            self.name.clone(),
+            place,
+            &self.writer.format,
+            &self.schema,
+            self.bounds,
+            self.held.clone(),
+        )?;
         let file = Arc::new(file);
         files.open.insert(below.to_owned(), file.clone());
         files.all.push(file.clone());
@@ -465,6 +478,19 @@ impl WritePart for FilesPart {
         self.operation.rows.fetch_add(rows.num_rows() as u64, Ordering::AcqRel);
         let divided = self.operation.divided(rows)?;
         divided.into_iter().try_for_each(|(below, rows)| self.write_to(below, &rows))
+    }
+
+    fn at(&mut self, place: Option<usize>) -> Result<()> {
+        let Self { operation, parts, held, due } = self;
+        let part = match parts.entry(PathBuf::new()) {
+            Entry::Occupied(part) => part.into_mut(),
+            Entry::Vacant(empty) => empty.insert(operation.new_part(Path::new(""))?),
+        };
+        *held -= part.bytes();
+        let said = part.at(place);
+        *held += part.bytes();
+        due.extend(part.due(Due::Full));
+        said
     }
 
     fn held_bytes(&self) -> usize {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: what is appended is whole, so the order in which packets append decides only the order of rows.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter as IpcWriter, IpcWriteOptions};
 use bytes::Bytes;
+use diligence_base::limits::PARQUET_ROW_GROUP_ROWS;
 use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 use object_store::buffered::BufWriter;
@@ -27,6 +29,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::blocks::{Due, Outbox};
 use super::format::{TextEncoder, WriteFormat};
+use super::in_order::{Piece, Sequence};
 use super::local::LocalOutput;
 use super::row_groups::{Gathered, ParquetOutput, RowGroup, RowGroupBounds, chunked_writer, needed_bytes};
 use crate::external::stores::store_error;
@@ -72,6 +75,10 @@ struct OutputState {
     offset: u64,
     /// Rows that packets had left, too few for a row group.
     rest: Vec<RecordBatch>,
+    /// What waits for its turn, where rows come in order.
+    sequence: Sequence,
+    /// Rows whose turn has come, and which make a row group with those behind them.
+    gathered: Gathered,
     /// What it counts of the run's `held`.
     held: usize,
 }
@@ -83,6 +90,7 @@ impl OutputFile {
         place: OutputPlace,
         format: &WriteFormat,
         schema: &SchemaRef,
+        bounds: RowGroupBounds,
         held: Arc<AtomicUsize>,
     ) -> Result<Self> {
         let outbox = Outbox::default();
@@ -104,7 +112,8 @@ impl OutputFile {
                 FileEncoder::Arrow(Box::new(writer.map_err(from_arrow)?))
             }
         };
-        let state = OutputState { encoder, outbox, offset: 0, rest: Vec::new(), held: 0 };
+        let (sequence, gathered) = (Sequence::default(), Gathered::new(bounds));
+        let state = OutputState { encoder, outbox, offset: 0, rest: Vec::new(), sequence, gathered, held: 0 };
         Ok(Self { name, place, state: Mutex::new(state), rows: AtomicU64::new(0), held })
     }
 
@@ -121,7 +130,8 @@ impl OutputFile {
             FileEncoder::Chunked(writer) => writer.in_progress_size(),
             FileEncoder::Parquet(_) | FileEncoder::Arrow(_) | FileEncoder::Text(_) => 0,
         };
-        let held = state.outbox.bytes() + encoder + state.rest.iter().map(needed_bytes).sum::<usize>();
+        let waiting = state.sequence.bytes() + state.gathered.bytes();
+        let held = state.outbox.bytes() + encoder + waiting + state.rest.iter().map(needed_bytes).sum::<usize>();
         let before = std::mem::replace(&mut state.held, held);
         self.held.fetch_add(held, Ordering::Relaxed);
         self.held.fetch_sub(before, Ordering::Relaxed);
@@ -137,14 +147,26 @@ impl OutputFile {
     }
 
     fn append_row_group(&self, chunks: Vec<ArrowColumnChunk>) -> Result<()> {
-        self.change(|state| match &mut state.encoder {
-            FileEncoder::Parquet(parquet) => parquet.append(chunks),
-            _ => Err(Error::bug("only Parquet files have row groups")),
+        self.change(|state| state.append(Piece::RowGroup(chunks), &self.name))
+    }
+
+    /// What a packet has of a place in the order of rows, or of none.
+    fn put(&self, place: Option<usize>, piece: Piece) -> Result<()> {
+        self.change(|state| {
+            let due = match place {
+                Some(place) => state.sequence.put(place, piece),
+                None => Some(piece),
+            };
+            due.map_or(Ok(()), |piece| state.append(piece, &self.name))
         })
     }
 
-    fn append_text(&self, piece: &[u8]) -> Result<()> {
-        self.change(|state| state.outbox.write_all(piece).map_err(|error| unwritable(&self.name, &error)))
+    /// A packet has no more of a place.
+    fn end_place(&self, place: usize) -> Result<()> {
+        self.change(|state| {
+            let due = state.sequence.end(place);
+            due.into_iter().try_for_each(|piece| state.append(piece, &self.name))
+        })
     }
 
     fn append_rows(&self, rows: &RecordBatch) -> Result<()> {
@@ -196,7 +218,12 @@ impl OutputFile {
 
     /// Encodes all that is left of it.
     pub fn finish(&self, bounds: RowGroupBounds) -> Result<()> {
-        let rest = self.change(|state| Ok(std::mem::take(&mut state.rest)))?;
+        let rest = self.change(|state| {
+            let waiting = state.sequence.rest();
+            waiting.into_iter().try_for_each(|piece| state.append(piece, &self.name))?;
+            state.end_gathered()?;
+            Ok(std::mem::take(&mut state.rest))
+        })?;
         let mut gathered = Gathered::new(bounds);
         let (begin, full) = (|| self.row_group(), |chunks| self.append_row_group(chunks));
         rest.iter().try_for_each(|rows| gathered.write(rows, begin, full))?;
@@ -232,6 +259,62 @@ impl OutputFile {
     }
 }
 
+impl OutputState {
+    /// Appends a piece whose turn it is.
+    fn append(&mut self, piece: Piece, name: &str) -> Result<()> {
+        match piece {
+            Piece::RowGroup(chunks) => {
+                self.end_gathered()?;
+                self.parquet()?.append(chunks)
+            }
+            Piece::Rows(rows) => {
+                let Self { encoder: FileEncoder::Parquet(parquet), gathered, .. } = self else {
+                    return Err(Error::bug("only Parquet files have row groups"));
+                };
+                let parquet = RefCell::new(parquet);
+                rows.iter().try_for_each(|rows| {
+                    gathered.write(rows, || parquet.borrow().row_group(), |chunks| parquet.borrow_mut().append(chunks))
+                })
+            }
+            Piece::Text(text) => self.outbox.write_all(&text).map_err(|error| unwritable(name, &error)),
+        }
+    }
+
+    /// Has the rows that were gathered in the file.
+    fn end_gathered(&mut self) -> Result<()> {
+        if self.gathered.bytes() == 0 {
+            return Ok(());
+        }
+        let Self { encoder: FileEncoder::Parquet(parquet), gathered, .. } = self else {
+            return Err(Error::bug("only Parquet files have row groups"));
+        };
+        let parquet = RefCell::new(parquet);
+        gathered.end(|| parquet.borrow().row_group(), |chunks| parquet.borrow_mut().append(chunks))
+    }
+
+    fn parquet(&mut self) -> Result<&mut ParquetOutput> {
+        match &mut self.encoder {
+            FileEncoder::Parquet(parquet) => Ok(parquet),
+            _ => Err(Error::bug("only Parquet files have row groups")),
+        }
+    }
+}
+
+/// Whether packets can write a file of a format side by side whose rows come in order. Row groups of a size that
+/// somebody chose are made one after the other.
+pub(super) fn keeps_order(format: &WriteFormat) -> bool {
+    match format {
+        WriteFormat::Parquet(options) => {
+            !options.global.content_defined_chunking.enabled
+                && options.global.max_row_group_size == PARQUET_ROW_GROUP_ROWS
+        }
+        _ => TextEncoder::new(format).is_some(),
+    }
+}
+
+/// Of a place, as many rows make one row group: those of a cluster do.
+const PLACE_ROWS: usize = PARQUET_ROW_GROUP_ROWS / 4 * 5;
+
 impl Drop for OutputFile {
     fn drop(&mut self) {
         self.held.fetch_sub(self.state.get_mut().held, Ordering::Relaxed);
@@ -242,6 +325,9 @@ impl Drop for OutputFile {
 pub(super) struct FilePart {
     file: Arc<OutputFile>,
     encoder: PartEncoder,
+    bounds: RowGroupBounds,
+    /// Where its rows belong, if they come in order.
+    place: Option<usize>,
 }
 
 enum PartEncoder {
@@ -259,20 +345,38 @@ impl FilePart {
             None if is_parquet => PartEncoder::RowGroups(Gathered::new(bounds)),
             None => PartEncoder::Rows,
         };
-        Self { file, encoder }
+        Self { file, encoder, bounds, place: None }
+    }
+
+    /// Its rows belong to this place from now on. Fails as [`write`](Self::write).
+    pub fn at(&mut self, place: Option<usize>) -> Result<()> {
+        if let Some(before) = self.place {
+            if let PartEncoder::RowGroups(gathered) = &mut self.encoder {
+                self.file.put(Some(before), Piece::Rows(gathered.take_kept()))?;
+            }
+            self.hand_over(false)?;
+            self.file.end_place(before)?;
+        }
+        self.place = place;
+        if place.is_some()
+            && let PartEncoder::RowGroups(gathered) = &mut self.encoder
+        {
+            *gathered = Gathered::new(RowGroupBounds { rows: PLACE_ROWS, ..self.bounds });
+        }
+        Ok(())
     }
 
     /// Takes rows. Fails with kind `Unsupported` or `Value` if the format has no form for a value.
     pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
-        let file = &self.file;
+        let (file, place) = (&self.file, self.place);
         file.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         match &mut self.encoder {
             PartEncoder::RowGroups(gathered) => {
-                gathered.write(rows, || file.row_group(), |chunks| file.append_row_group(chunks))
+                gathered.write(rows, || file.row_group(), |chunks| file.put(place, Piece::RowGroup(chunks)))
             }
             PartEncoder::Text(text) => {
                 text.write(rows)?;
-                if text.is_full() { file.append_text(&text.take()?) } else { Ok(()) }
+                if text.is_full() { file.put(place, Piece::Text(text.take()?)) } else { Ok(()) }
             }
             PartEncoder::Rows => file.append_rows(rows),
         }
@@ -289,15 +393,15 @@ impl FilePart {
 
     /// Holds nothing any more: all is in the file. With `is_end`, few rows of Parquet may stay as they are.
     pub fn hand_over(&mut self, is_end: bool) -> Result<()> {
-        let file = &self.file;
+        let (file, place) = (&self.file, self.place);
         match &mut self.encoder {
             PartEncoder::RowGroups(gathered) => {
                 if is_end {
                     file.leave(gathered.take_kept())?;
                 }
-                gathered.end(|| file.row_group(), |chunks| file.append_row_group(chunks))
+                gathered.end(|| file.row_group(), |chunks| file.put(place, Piece::RowGroup(chunks)))
             }
-            PartEncoder::Text(text) => file.append_text(&text.take()?),
+            PartEncoder::Text(text) => file.put(place, Piece::Text(text.take()?)),
             PartEncoder::Rows => Ok(()),
         }
     }

@@ -12,6 +12,7 @@ use arrow::datatypes::Field;
 use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
 use datafusion_common::config::TableParquetOptions;
+use diligence_base::limits::PARQUET_ROW_GROUP_ROWS;
 use diligence_base::seams::{CrashDisk, DiskFault, FaultyDisk};
 use diligence_types::SqlType;
 use object_store::ObjectStoreExt;
@@ -335,6 +336,98 @@ fn few_rows_of_many_packets_are_one_row_group() {
     let bytes = Bytes::from(disk.files().remove(Path::new("/out.parquet")).unwrap());
     let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap().metadata().clone();
     assert_eq!(metadata.num_row_groups(), 1);
+}
+
+/// Writes places of so many rows, in which three packets take turns, and gives the rows of the row groups, if it is
+/// Parquet.
+fn write_places(format: WriteFormat, ending: &str, sizes: &[i64], revokes: bool) -> Vec<i64> {
+    let crash_disk = CrashDisk::default();
+    let disk: Arc<dyn Disk> = Arc::new(crash_disk.clone());
+    let path = format!("/f/out.{ending}");
+    let to_file = writer(Destination::File(path.clone().into()), format, disk.clone());
+    assert!(to_file.keeps_order());
+    let operation = to_file.begin(&WriteRequest { schema: rows(0, 1).schema(), memory_bytes: 1 << 30 }).unwrap();
+    let mut parts = (0..3).map(|_| operation.clone().part().unwrap()).collect::<Vec<_>>();
+    let first_of = |place: usize| sizes[..place].iter().sum::<i64>();
+    // Of each packet its place, and how many of its rows are written.
+    let mut at: Vec<Option<(usize, i64)>> = vec![None; 3];
+    let (mut next, mut turn) = (0, 0_usize);
+    while next < sizes.len() || at.iter().any(Option::is_some) {
+        turn += 1;
+        let packet = turn * turn % 7 % 3;
+        let part = &mut parts[packet];
+        at[packet] = match at[packet] {
+            Some((place, written)) if written < sizes[place] => {
+                let count = (sizes[place] - written).min(900);
+                part.write(&rows(first_of(place) + written, count)).unwrap();
+                if revokes && turn.is_multiple_of(3) {
+                    part.revoke().unwrap();
+                }
+                Some((place, written + count))
+            }
+            Some(_) => {
+                part.at(None).unwrap();
+                None
+            }
+            None if next < sizes.len() => {
+                part.at(Some(next)).unwrap();
+                next += 1;
+                Some((next - 1, 0))
+            }
+            None => None,
+        };
+        std::iter::from_fn(|| part.next_io()).try_for_each(|due| done(due.io)).unwrap();
+    }
+    for part in &mut parts {
+        part.finish().unwrap();
+        std::iter::from_fn(|| part.next_io()).try_for_each(|due| done(due.io)).unwrap();
+        assert_eq!(part.held_bytes(), 0);
+    }
+    drop(parts);
+    done(operation.clone().prepare()).unwrap();
+    assert_eq!(operation.held_bytes(), 0);
+    let total = sizes.iter().sum::<i64>();
+    assert_eq!(done(operation.commit()).unwrap(), total as u64);
+    let bytes = Bytes::from(crash_disk.files().remove(Path::new(&path)).unwrap());
+    if total > 0 {
+        let table = open(&path, &OpenOptions::default(), disk).unwrap();
+        let request = ScanRequest { columns: all(&table), predicate: None };
+        let read = try_read_all(&table, &request, &[], 1000, false).unwrap();
+        let column = table.schema().index_of("a").unwrap();
+        let numbers = (0..read.num_rows()).map(|row| array_value_to_string(read.column(column), row).unwrap());
+        assert!(numbers.eq((0..total).map(|number| number.to_string())), "{ending}: {sizes:?}, {revokes}");
+    }
+    if ending != "parquet" {
+        return Vec::new();
+    }
+    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap().metadata().clone();
+    metadata.row_groups().iter().map(parquet::file::metadata::RowGroupMetaData::num_rows).collect()
+}
+
+#[test]
+fn rows_of_places_come_in_the_order_of_these() {
+    let mut options = TableParquetOptions::default();
+    options.global.max_row_group_size = PARQUET_ROW_GROUP_ROWS;
+    let parquet = || WriteFormat::Parquet(Box::new(options.clone()));
+    let csv = |compression| WriteFormat::Csv(WriterBuilder::new().with_header(true), packing(compression));
+    let formats = [
+        ("parquet", parquet()),
+        ("csv", csv(Compression::Plain)),
+        ("csv.gz", csv(Compression::Gzip)),
+        ("json", WriteFormat::Json(packing(Compression::Plain))),
+    ];
+    let small = vec![50; 40];
+    for (ending, format) in formats {
+        for sizes in [&[3000, 0, 5, 40_000, 1, 2000, 0, 7][..], &small, &[0, 0], &[25_000, 25_000, 25_000, 25_000]] {
+            for revokes in [false, true] {
+                write_places(format.clone(), ending, sizes, revokes);
+            }
+        }
+    }
+    let of = |sizes: &[i64]| write_places(parquet(), "parquet", sizes, false);
+    assert_eq!(of(&small), [2000], "few rows of many places are one row group");
+    assert_eq!(of(&[30_000, 20, 40_000]), [30_000, 20, 40_000]);
+    assert_eq!(of(&[PARQUET_ROW_GROUP_ROWS as i64 + 10]), [PARQUET_ROW_GROUP_ROWS as i64 + 10]);
 }
 
 #[test]
