@@ -37,7 +37,7 @@ def rights(ann, cat):
         "SELECT * FROM v", "WITH x AS (SELECT * FROM secret) SELECT * FROM x",
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM secret)", "SELECT (SELECT a FROM secret)", "SELECT id FROM items UNION ALL SELECT a FROM secret",
         "EXPLAIN SELECT * FROM secret", "EXPLAIN ANALYZE SELECT * FROM v", "DESCRIBE secret", "PREPARE p AS SELECT a FROM secret",
-        "COPY secret TO STDOUT", "COPY (SELECT * FROM v) TO STDOUT", "DECLARE c CURSOR FOR SELECT * FROM secret",
+        "COPY secret TO STDOUT", "COPY (SELECT * FROM v) TO STDOUT", "DECLARE c CURSOR WITH HOLD FOR SELECT * FROM secret",
         "CREATE VIEW w AS SELECT * FROM secret", "CREATE TABLE scratch.w AS SELECT * FROM secret", "SELECT * FROM system.queries",
         "SELECT * FROM system.sessions", "SELECT * FROM scratch.hidden",
     ]
