@@ -393,6 +393,9 @@ impl FilePart {
 
     /// Holds nothing any more: all is in the file. With `is_end`, few rows of Parquet may stay as they are.
     pub fn hand_over(&mut self, is_end: bool) -> Result<()> {
+        if is_end && self.place.is_some() {
+            return self.at(None);
+        }
         let (file, place) = (&self.file, self.place);
         match &mut self.encoder {
             PartEncoder::RowGroups(gathered) => {
