@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use diligence_server::LogLevel;
+use diligence_server::collector::Collector;
 
 use crate::output::Format;
 
@@ -73,7 +74,7 @@ Exit codes: 0 saved, 1 nothing could be saved, 2 invalid command line."
 }
 
 /// The options of a database in this process; they conflict with `--connect`.
-const DATABASE_OPTIONS: [&str; 12] = [
+const DATABASE_OPTIONS: [&str; 13] = [
     "db",
     "data",
     "workers",
@@ -86,6 +87,7 @@ const DATABASE_OPTIONS: [&str; 12] = [
     "temp_compression",
     "tuning",
     "pin_workers",
+    "python",
 ];
 
 /// How the database is opened.
@@ -133,6 +135,10 @@ pub struct DatabaseArguments {
     /// Whether settings change by what is measured: off, observe, on [default: observe]
     #[arg(long, value_name = "MODE")]
     pub tuning: Option<String>,
+    /// Python interpreter for functions: a path, a name along PATH, or the directory of a virtual environment
+    /// [default: python3]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
     /// A setting, as in the SET statement; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
@@ -302,6 +308,10 @@ pub struct ServeArguments {
     /// Log statements that take at least so long, such as 500ms or 1s, with their plans [default: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub slow_statement: Option<Duration>,
+    /// Collector of OpenTelemetry that gets traces of statements and metrics, by OTLP over HTTP, such as
+    /// http://127.0.0.1:4318 [default: nobody]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<Collector>,
     /// Read a password from standard input, print its hash for the users file, and exit
     #[arg(long)]
     pub hash_password: bool,

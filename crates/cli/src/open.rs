@@ -68,6 +68,7 @@ fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> R
         request_log: arguments.temp_log.clone(),
         ..defaults
     };
+    let python = arguments.python.iter().map(|path| ("python".to_owned(), path.clone()));
     let tuning = arguments.tuning.iter().map(|mode| ("tuning".to_owned(), mode.clone()));
     let options = DatabaseOptions {
         folder: arguments.db.clone(),
@@ -78,7 +79,7 @@ fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> R
         pin_workers: arguments.pin_workers,
         memory_bytes: arguments.memory,
         temp: Some(temp),
-        settings: tuning.chain(arguments.settings.iter().cloned()).collect(),
+        settings: tuning.chain(python).chain(arguments.settings.iter().cloned()).collect(),
         ..DatabaseOptions::default()
     };
     let database = Database::open(options).map_err(|error| match error.kind() {

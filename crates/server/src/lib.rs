@@ -22,6 +22,7 @@
 
 mod accepting;
 pub mod admission;
+pub mod collector;
 pub mod config;
 mod encoding;
 pub mod execution;
@@ -38,8 +39,10 @@ pub mod scram;
 pub mod server;
 pub mod service;
 mod session;
+pub mod spans;
 pub mod sqlstate;
 pub mod stages;
+mod telemetry;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
 pub use encoding::{PlainNumeric, compact, texts};

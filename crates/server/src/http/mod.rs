@@ -46,6 +46,7 @@ use tokio::sync::mpsc;
 use tonic::codegen::Service as _;
 use tower_http::compression::CompressionLayer;
 
+pub(crate) use self::metrics::{Metric, metrics_of};
 use crate::accepting::{Arrived, Socket, accepted};
 use crate::admission::{Asker, Passed};
 use crate::registry::{Entry, Registered};
