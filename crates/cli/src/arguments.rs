@@ -337,7 +337,10 @@ impl ListenAddress {
     }
 }
 
-/// Parses `off`, `5433`, `0.0.0.0`, or `[::1]:5433`.
+/// What an address may be.
+const EXPECTED_ADDRESS: &str = "expected an IP address, a port, both as ADDRESS:PORT, or off";
+
+/// Parses `off`, `5433`, `0.0.0.0`, `localhost:5433`, or `[::1]:5433`.
 fn listen_address(text: &str) -> Result<ListenAddress, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("off") {
@@ -349,10 +352,12 @@ fn listen_address(text: &str) -> Result<ListenAddress, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(ListenAddress(Some((address.ip(), Some(address.port())))));
     }
+    if let Some(rest) = text.strip_prefix("localhost").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
+        let port = rest.strip_prefix(':').map(str::parse).transpose().map_err(|_| EXPECTED_ADDRESS.to_owned())?;
+        return Ok(ListenAddress(Some((IpAddr::from([127, 0, 0, 1]), port))));
+    }
     let address = text.trim_start_matches('[').trim_end_matches(']').parse();
-    address
-        .map(|address| ListenAddress(Some((address, None))))
-        .map_err(|_| "expected an IP address, a port, both as ADDRESS:PORT, or off".to_owned())
+    address.map(|address| ListenAddress(Some((address, None)))).map_err(|_| EXPECTED_ADDRESS.to_owned())
 }
 
 /// `diligence check`.
@@ -441,6 +446,9 @@ pub enum FileFormat {
     Parquet,
 }
 
+/// Numbers below this are hardly meant as bytes.
+const BYTES_WITHOUT_UNIT_MIN: f64 = 1024.0;
+
 /// Parses a number of bytes with a unit: `4GiB`, `512 MB`, `1.5g`, `1048576`.
 fn bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
@@ -459,6 +467,9 @@ fn bytes(text: &str) -> Result<usize, String> {
         "tb" => 1_000_000_000_000,
         other => return Err(format!("unknown unit '{other}'; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB")),
     };
+    if unit.trim().is_empty() && number < BYTES_WITHOUT_UNIT_MIN {
+        return Err(format!("{text} is a number of bytes; write the unit, such as {text}GiB"));
+    }
     let bytes = (number * factor as f64).round();
     if !(1.0..=u64::MAX as f64 / 2.0).contains(&bytes) {
         return Err("expected at least one byte and at most the size of the address space".to_owned());
@@ -510,7 +521,7 @@ mod tests {
         assert_eq!(bytes("4GiB"), Ok(4 << 30));
         assert_eq!(bytes("1.5g"), Ok(3 << 29));
         assert_eq!(bytes("512 MB"), Ok(512_000_000));
-        for wrong in ["", "x", "-1", "0", "4 elephants", "1e9", "1.2.3", "99999999999999999999TB"] {
+        for wrong in ["", "x", "-1", "0", "4", "4 elephants", "1e9", "1.2.3", "99999999999999999999TB"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }
@@ -522,7 +533,11 @@ mod tests {
         assert_eq!(address("5433").as_deref(), Some("127.0.0.1:5433"));
         assert_eq!(address("0.0.0.0").as_deref(), Some("0.0.0.0:1"));
         assert_eq!(address("[::1]:7").as_deref(), Some("[::1]:7"));
-        assert!(listen_address("example.com").is_err());
+        assert_eq!(address("localhost").as_deref(), Some("127.0.0.1:1"));
+        assert_eq!(address("localhost:7").as_deref(), Some("127.0.0.1:7"));
+        for wrong in ["example.com", "99999", "localhost:99999", "localhosts", ""] {
+            assert!(listen_address(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

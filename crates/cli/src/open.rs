@@ -47,6 +47,12 @@ fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> R
     if let Some(missing) = arguments.data.iter().find(|data| !data.exists()) {
         return Err(Failure::Usage(format!("the data {} does not exist", missing.display())));
     }
+    if let Some(file) = arguments.db.as_ref().filter(|db| db.is_file()) {
+        let file = file.display();
+        return Err(Failure::Usage(format!(
+            "--db {file}: a database is a directory, and this is a file; --data {file} makes a table of a file"
+        )));
+    }
     let defaults = arguments.memory.map_or_else(TempOptions::default, TempOptions::within);
     let temp = TempOptions {
         directories: match &arguments.temp_dir[..] {

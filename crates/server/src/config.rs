@@ -170,7 +170,7 @@ impl Users {
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::file(format!("{}: it cannot be read: {error}", path.display())))?;
+            .map_err(|error| Error::file(format!("{}: the file of users cannot be read: {error}", path.display())))?;
         Self::parse(&text).map_err(|error| error.context(path.display()))
     }
 

@@ -167,6 +167,17 @@ impl Server {
 async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
     let Some(address) = address else { return Ok(None) };
     let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|error| Error::resource(format!("cannot listen on {address}: {error}")))?;
+    let listener = listener.map_err(|error| {
+        let failed = Error::resource(format!("cannot listen on {address}: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => failed.with_hint(
+                "another program has this port, perhaps a server that runs already; --postgres, --http and --flight \
+                 take another port, or off",
+            ),
+            std::io::ErrorKind::AddrNotAvailable => failed.with_hint("this machine has no such address"),
+            std::io::ErrorKind::PermissionDenied => failed.with_hint("ports below 1024 are for administrators"),
+            _ => failed,
+        }
+    })?;
     Ok(Some(listener))
 }
