@@ -373,7 +373,8 @@ impl Pool {
             while let Some(mut process) = state.pick(code.number()) {
                 if process.is_alive() {
                     process.shown.is_active.store(true, Ordering::Relaxed);
-                    let time = state.options.time;
+                    let allowed = state.options.time;
+                    let time = code.spec.time.map_or(allowed, |own| own.min(allowed));
                     return Ok(Lease { process: Some(process), time, shared, asked: 0 });
                 }
                 // Somebody has killed it while it was idle. It harms nobody.
@@ -649,7 +650,11 @@ impl Lease<'_> {
             Failure::Stopped => return Error::cancelled(),
             Failure::TooLate => {
                 let error = Error::value(format!("the function {name} took longer than function_time allows"));
-                error.with_code("57014").with_hint("SET function_time = '5min' gives all functions more")
+                let error = error.with_code("57014");
+                match code.spec.time.is_some_and(|own| own <= self.time) {
+                    true => error.with_hint(format!("ALTER FUNCTION {name} SET function_time = '5min' gives it more")),
+                    false => error.with_hint("SET function_time = '5min' gives all functions more"),
+                }
             }
             Failure::Died(status) => {
                 let how = ending_text(status);

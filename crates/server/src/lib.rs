@@ -11,9 +11,9 @@
 //!    client's form (`encoding`) on the threads of *execute*, and go out as fast as the client takes them.
 //! 5. *disconnect* frees what it held.
 //!
-//! The rooms, of which each imports only those before it: `log`, `sqlstate`, `measures`, `scram`, `roles`, `encoding`,
-//! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `accepting`, `listing`, `session`, `http`,
-//! `pg`, `flight`, `server`, `process`.
+//! The rooms, of which each imports only those before it: `log`, `sqlstate`, `spans`, `measures`, `scram`, `roles`,
+//! `encoding`, `stages`, `registry`, `admission`, `execution`, `collector`, `config`, `service`, `accepting`,
+//! `listing`, `session`, `http`, `telemetry`, `pg`, `flight`, `server`, `process`.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.

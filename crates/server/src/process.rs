@@ -30,8 +30,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Starts the threads; from now on SIGHUP is kept until [`serve`](Self::serve) has opened the doors. Fails with kind
-    /// `Resource` if the system refuses.
+    /// Starts the threads; from now on SIGHUP is kept until [`serve`](Self::serve) has opened the doors. Fails with
+    /// kind `Resource` if the system refuses.
     pub fn start() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(NETWORK_THREADS)
