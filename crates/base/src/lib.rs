@@ -1,5 +1,6 @@
 //! The ground floor: what every room needs and none owns.
 //!
+//! * [`duration`]: lengths of time as settings write them.
 //! * [`error`]: one error type, its kinds named after what the caller does next.
 //! * [`ids`]: newtypes for everything that is counted.
 //! * [`limits`]: every bound of the engine with its unit and its reason.
@@ -12,6 +13,7 @@
 //!
 //! Invariant: nothing here knows SQL, Arrow or another crate of the project.
 
+pub mod duration;
 pub mod error;
 pub mod ids;
 pub mod limits;

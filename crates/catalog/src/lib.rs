@@ -74,6 +74,7 @@ mod session;
 mod shown;
 mod signature;
 mod snapshot;
+pub mod system_catalogs;
 mod table;
 pub mod transaction;
 mod trigger;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 
+use crate::authority::{Language, Privilege, SubjectKind};
 pub use crate::authority::{OWNER, OWNER_OID};
-use crate::authority::{Privilege, SubjectKind};
 use crate::name::identifiers;
 use crate::{
     CATALOG_NAME, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, RelationName, Resolved, Rights, SYSTEM_SCHEMA,
@@ -185,7 +185,16 @@ impl Question<'_> {
                     None => !wanted.options || rights.are_all(),
                 })
             }
-            AskedKind::Language => any(&|wanted| !wanted.options || rights.are_all()),
+            AskedKind::Language => {
+                let language = match self.object {
+                    Named::Text(name) => Language::named(name),
+                    Named::Number(_) => None,
+                };
+                any(&|wanted| {
+                    let is_free = language.is_none_or(|language| rights.has_language(language));
+                    !wanted.options && is_free || rights.are_all()
+                })
+            }
             AskedKind::Tablespace => any(&|_| rights.are_all()),
             AskedKind::Role => {
                 let Some((role, _)) = self.role(self.object)? else { return Ok(None) };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 
 pub use crate::authority::DENIED;
-use crate::authority::{Privilege, Privileges, Subject, SubjectKind};
+use crate::authority::{Language, Privilege, Privileges, Subject, SubjectKind};
 use crate::{CatalogSnapshot, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, RelationName};
 
 /// What a session may do with relations.
@@ -300,6 +300,12 @@ impl Rights {
                 held.names.authority().privileges(&held.roles, Subject::Database, kind, options).has(privilege)
             }
         }
+    }
+
+    /// Whether a language of functions was granted.
+    pub fn has_language(&self, language: Language) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| held.names.authority().has_language(&held.roles, language))
     }
 
     /// Fails with [`DENIED`] if the schema may not be made: that takes the right to change all that is in it, or to

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use diligence_server::LogLevel;
+use diligence_server::collector::Collector;
 
 use crate::output::Format;
 
@@ -73,7 +74,7 @@ Exit codes: 0 saved, 1 nothing could be saved, 2 invalid command line."
 }
 
 /// The options of a database in this process; they conflict with `--connect`.
-const DATABASE_OPTIONS: [&str; 12] = [
+const DATABASE_OPTIONS: [&str; 13] = [
     "db",
     "data",
     "workers",
@@ -86,6 +87,7 @@ const DATABASE_OPTIONS: [&str; 12] = [
     "temp_compression",
     "tuning",
     "pin_workers",
+    "python",
 ];
 
 /// How the database is opened.
@@ -133,6 +135,10 @@ pub struct DatabaseArguments {
     /// Whether settings change by what is measured: off, observe, on [default: observe]
     #[arg(long, value_name = "MODE")]
     pub tuning: Option<String>,
+    /// Python interpreter for functions: a path, a name along PATH, or the directory of a virtual environment
+    /// [default: python3]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
     /// A setting, as in the SET statement; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
@@ -302,6 +308,10 @@ pub struct ServeArguments {
     /// Log statements that take at least so long, such as 500ms or 1s, with their plans [default: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub slow_statement: Option<Duration>,
+    /// Collector of OpenTelemetry that gets traces of statements and metrics, by OTLP over HTTP, such as
+    /// http://127.0.0.1:4318 [default: nobody]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<Collector>,
     /// Read a password from standard input, print its hash for the users file, and exit
     #[arg(long)]
     pub hash_password: bool,
@@ -327,7 +337,10 @@ impl ListenAddress {
     }
 }
 
-/// Parses `off`, `5433`, `0.0.0.0`, or `[::1]:5433`.
+/// What an address may be.
+const EXPECTED_ADDRESS: &str = "expected an IP address, a port, both as ADDRESS:PORT, or off";
+
+/// Parses `off`, `5433`, `0.0.0.0`, `localhost:5433`, or `[::1]:5433`.
 fn listen_address(text: &str) -> Result<ListenAddress, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("off") {
@@ -339,10 +352,12 @@ fn listen_address(text: &str) -> Result<ListenAddress, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(ListenAddress(Some((address.ip(), Some(address.port())))));
     }
+    if let Some(rest) = text.strip_prefix("localhost").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
+        let port = rest.strip_prefix(':').map(str::parse).transpose().map_err(|_| EXPECTED_ADDRESS.to_owned())?;
+        return Ok(ListenAddress(Some((IpAddr::from([127, 0, 0, 1]), port))));
+    }
     let address = text.trim_start_matches('[').trim_end_matches(']').parse();
-    address
-        .map(|address| ListenAddress(Some((address, None))))
-        .map_err(|_| "expected an IP address, a port, both as ADDRESS:PORT, or off".to_owned())
+    address.map(|address| ListenAddress(Some((address, None)))).map_err(|_| EXPECTED_ADDRESS.to_owned())
 }
 
 /// `diligence check`.
@@ -431,6 +446,9 @@ pub enum FileFormat {
     Parquet,
 }
 
+/// Numbers below this are hardly meant as bytes.
+const BYTES_WITHOUT_UNIT_MIN: f64 = 1024.0;
+
 /// Parses a number of bytes with a unit: `4GiB`, `512 MB`, `1.5g`, `1048576`.
 fn bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
@@ -449,6 +467,9 @@ fn bytes(text: &str) -> Result<usize, String> {
         "tb" => 1_000_000_000_000,
         other => return Err(format!("unknown unit '{other}'; use B, KiB, MiB, GiB, TiB, KB, MB, GB or TB")),
     };
+    if unit.trim().is_empty() && number < BYTES_WITHOUT_UNIT_MIN {
+        return Err(format!("{text} is a number of bytes; write the unit, such as {text}GiB"));
+    }
     let bytes = (number * factor as f64).round();
     if !(1.0..=u64::MAX as f64 / 2.0).contains(&bytes) {
         return Err("expected at least one byte and at most the size of the address space".to_owned());
@@ -500,7 +521,7 @@ mod tests {
         assert_eq!(bytes("4GiB"), Ok(4 << 30));
         assert_eq!(bytes("1.5g"), Ok(3 << 29));
         assert_eq!(bytes("512 MB"), Ok(512_000_000));
-        for wrong in ["", "x", "-1", "0", "4 elephants", "1e9", "1.2.3", "99999999999999999999TB"] {
+        for wrong in ["", "x", "-1", "0", "4", "4 elephants", "1e9", "1.2.3", "99999999999999999999TB"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }
@@ -512,7 +533,11 @@ mod tests {
         assert_eq!(address("5433").as_deref(), Some("127.0.0.1:5433"));
         assert_eq!(address("0.0.0.0").as_deref(), Some("0.0.0.0:1"));
         assert_eq!(address("[::1]:7").as_deref(), Some("[::1]:7"));
-        assert!(listen_address("example.com").is_err());
+        assert_eq!(address("localhost").as_deref(), Some("127.0.0.1:1"));
+        assert_eq!(address("localhost:7").as_deref(), Some("127.0.0.1:7"));
+        for wrong in ["example.com", "99999", "localhost:99999", "localhosts", ""] {
+            assert!(listen_address(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -67,7 +67,9 @@ fn merged(command_line: Vec<OsString>, path: &Path, text: &str) -> Result<Config
     let whole = before.iter().cloned().chain(in_file.into_iter().map(OsString::from)).chain(behind.iter().cloned());
     let parsed = Arguments::try_parse_from(whole).map_err(|error| {
         let text = error.to_string();
-        wrong(&text.lines().next().unwrap_or_default().trim_start_matches("error: "))
+        // What is missing stands in lines of its own; behind an empty one is how the command is used.
+        let said = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect::<Vec<_>>();
+        wrong(&said.join(" ").trim_start_matches("error: "))
     })?;
     match parsed.command {
         Command::Serve(arguments) => Ok(Configured { arguments, users }),
@@ -106,7 +108,10 @@ fn arguments_of(table: &Table, serve: &Definition, given: Option<&ArgMatches>) -
     for (key, value) in table {
         let Some((name, option)) = options.iter().find(|(name, _)| name == key) else {
             let names = options.iter().map(|(name, _)| *name).chain(TABLES);
-            mistakes.push(unknown(key, names));
+            mistakes.push(match value.is_table() {
+                true => format!("there is no table '{key}'; options stand at the beginning of the file, in no table"),
+                false => unknown(key, names),
+            });
             continue;
         };
         if given.is_some_and(|given| is_given(given, option.get_id().as_str())) {
@@ -209,6 +214,8 @@ mod tests {
         for (text, why) in [
             ("session_max = 3", "'sessions-max'"),
             ("htpp = 'off'", "'http'"),
+            ("[server]\nhttp = 'off'", "no table 'server'"),
+            ("tls-certificate = 'a'", "--tls-key"),
             ("config = 'x'", "no option 'config'"),
             ("sessions-max = 0", "at least 1"),
             ("sessions-max = [1]", "a text or a number"),

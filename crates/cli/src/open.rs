@@ -47,6 +47,12 @@ fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> R
     if let Some(missing) = arguments.data.iter().find(|data| !data.exists()) {
         return Err(Failure::Usage(format!("the data {} does not exist", missing.display())));
     }
+    if let Some(file) = arguments.db.as_ref().filter(|db| db.is_file()) {
+        let file = file.display();
+        return Err(Failure::Usage(format!(
+            "--db {file}: a database is a directory, and this is a file; --data {file} makes a table of a file"
+        )));
+    }
     let defaults = arguments.memory.map_or_else(TempOptions::default, TempOptions::within);
     let temp = TempOptions {
         directories: match &arguments.temp_dir[..] {
@@ -68,6 +74,7 @@ fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> R
         request_log: arguments.temp_log.clone(),
         ..defaults
     };
+    let python = arguments.python.iter().map(|path| ("python".to_owned(), path.clone()));
     let tuning = arguments.tuning.iter().map(|mode| ("tuning".to_owned(), mode.clone()));
     let options = DatabaseOptions {
         folder: arguments.db.clone(),
@@ -78,7 +85,7 @@ fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> R
         pin_workers: arguments.pin_workers,
         memory_bytes: arguments.memory,
         temp: Some(temp),
-        settings: tuning.chain(arguments.settings.iter().cloned()).collect(),
+        settings: tuning.chain(python).chain(arguments.settings.iter().cloned()).collect(),
         ..DatabaseOptions::default()
     };
     let database = Database::open(options).map_err(|error| match error.kind() {

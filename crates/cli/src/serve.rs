@@ -10,6 +10,7 @@ use diligence_base::ErrorKind;
 use diligence_db::{Database, QueryResult, Session};
 use diligence_server::config::{FLIGHT_PORT, HTTP_PORT, Limits, POSTGRES_PORT, WORKER_NICE};
 use diligence_server::execution::ExecutionOptions;
+use diligence_server::process::Network;
 use diligence_server::scram::Verifier;
 use diligence_server::{Addresses, LogFormat, LogOptions, ServerOptions, TlsFiles, Users, log};
 
@@ -24,6 +25,8 @@ pub fn run(arguments: ServeArguments) -> Done {
     if arguments.hash_password {
         return hash_password();
     }
+    // From here on SIGHUP does not end the process. Opening may take long.
+    let network = Network::start().map_err(failed)?;
     let Configured { arguments, users } = configured(arguments)?;
     let options = options(&arguments, users)?;
     let opened_as = format!("{:?} {:?}", arguments.database, arguments.worker_nice);
@@ -48,8 +51,7 @@ pub fn run(arguments: ServeArguments) -> Done {
         }
         announce(&addresses, encrypted);
     };
-    let served =
-        diligence_server::process::serve(database, options, announce, move || reread(&opened_as)).map_err(failed)?;
+    let served = network.serve(database, options, announce, move || reread(&opened_as)).map_err(failed)?;
     if !served {
         complain("some sessions were closed before their statements finished");
     }
@@ -130,6 +132,7 @@ fn options(arguments: &ServeArguments, in_configuration: Option<Users>) -> Resul
         files: arguments.files,
         limits,
         execution,
+        collector: arguments.otlp.clone(),
     })
 }
 

@@ -17,7 +17,7 @@ use diligence_catalog::{
 use diligence_disk::TempOptions;
 use diligence_engine::plan::bytes::PlanPass;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_native::{Backup, FolderReader, Repaired, SegmentSizes, StoreOptions};
+use diligence_native::{Backup, Checkpoints, FolderReader, Repaired, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
 use diligence_remote::Servers;
 use diligence_sql::{Closures, FollowedRows, Planner, PlannerOptions};
@@ -318,6 +318,11 @@ impl Database {
     /// cannot be written; then nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
         self.0.kept.as_ref().map_or(Ok(()), |kept| kept.store().checkpoint())
+    }
+
+    /// The checkpoints since the database was opened; `None` for one in memory.
+    pub fn checkpoints(&self) -> Option<Checkpoints> {
+        self.0.kept.as_ref().map(|kept| kept.store().checkpoints())
     }
 
     /// Makes a folder that opens as the database is now, while statements go on; `earlier` is another backup, from

@@ -21,7 +21,7 @@
 //! use the same plan cache ([`Database::plan_cache`]), show what happens ([`status`]), and find the catalog as
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
-//! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `cursors`, `channels`, `sender`,
+//! The rooms, of which each imports only those before it: `sqlstate`, `cursors`, `channels`, `sender`,
 //! `settings`, `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`,
 //! `data`, `data_folder`, `database`, `session`, `words`, `statement`.
 //!
@@ -33,7 +33,6 @@ mod cursors;
 mod data;
 mod data_folder;
 mod database;
-pub mod duration;
 #[cfg(test)]
 mod folder_tests;
 #[cfg(test)]
@@ -68,7 +67,7 @@ pub use channels::Notification;
 pub use cursors::{CursorInfo, CursorRows, CursorWay, Passed};
 pub use data_folder::DataChanges;
 pub use database::{Database, DatabaseOptions, TableInfo};
-pub use diligence_base::{Error, ErrorKind, Result};
+pub use diligence_base::{Error, ErrorKind, Result, duration};
 pub use diligence_catalog::Isolation;
 pub use diligence_catalog::authority::RoleDefinition;
 pub use diligence_catalog::{CATALOG_NAME, ComputedTable, PlanningIdentity, SessionSnapshot, rights};

@@ -211,6 +211,76 @@ fn only_who_may_do_everything_makes_functions_in_python() {
 }
 
 #[test]
+fn a_role_may_be_granted_a_language() {
+    let Some(database) = database() else { return };
+    let session = database.session();
+    for statement in [
+        "CREATE ROLE coder",
+        "CREATE ROLE guest",
+        "GRANT CREATE ON SCHEMA public TO coder, guest",
+        "GRANT USAGE ON LANGUAGE plpython3u TO coder",
+    ] {
+        session.execute(statement).unwrap();
+    }
+    let function = "CREATE FUNCTION f(x bigint) RETURNS bigint LANGUAGE python AS 'return x + 1'";
+    session.execute("SET ROLE guest").unwrap();
+    let refused = error(&session, function);
+    assert_eq!(refused.code(), Some("42501"));
+    assert!(refused.hint().unwrap().contains("GRANT USAGE ON LANGUAGE python"), "{refused}");
+    assert_eq!(error(&session, "GRANT USAGE ON LANGUAGE python TO guest").code(), Some("42501"));
+    session.execute("SET ROLE coder").unwrap();
+    make(&session, function);
+    assert_eq!(rows(&session, "SELECT f(1)"), ["2"]);
+    assert_eq!(error(&session, "SET python = '/bin/sh'").code(), Some("42501"), "a language is no setting");
+    let wasm = "CREATE FUNCTION g() RETURNS bigint LANGUAGE wasm AS '(module)'";
+    assert_eq!(error(&session, wasm).code(), Some("42501"), "nor another language");
+    session.execute("RESET ROLE").unwrap();
+    let listed = "SELECT lanacl::text FROM pg_language WHERE lanname = 'python'";
+    assert_eq!(rows(&session, listed), ["{diligence=U/diligence,coder=U/diligence}"]);
+    let asked = "SELECT has_language_privilege('coder', 'python', 'USAGE'), \
+                 has_language_privilege('guest', 'python', 'USAGE'), has_language_privilege('guest', 'sql', 'USAGE')";
+    assert_eq!(rows(&session, asked), ["true false true"]);
+    session.execute("REVOKE USAGE ON LANGUAGE python FROM coder").unwrap();
+    session.execute("SET ROLE coder").unwrap();
+    assert_eq!(error(&session, &function.replace(" f(", " h(")).code(), Some("42501"));
+    session.execute("RESET ROLE").unwrap();
+    // Who may do everything but make such functions does not grant them to itself.
+    let options = SessionOptions { files: false, ..SessionOptions::default() };
+    let other = database.session_with(options);
+    assert_eq!(error(&other, "GRANT USAGE ON LANGUAGE python TO coder").code(), Some("42501"));
+    for (statement, code) in [
+        ("GRANT USAGE ON LANGUAGE cobol TO coder", "42704"),
+        ("GRANT USAGE ON LANGUAGE plpgsql TO coder", "0A000"),
+        ("GRANT SELECT ON LANGUAGE python TO coder", "0LP01"),
+    ] {
+        assert_eq!(error(&session, statement).code(), Some(code), "{statement}");
+    }
+}
+
+#[test]
+fn a_function_may_have_less_time_than_others() {
+    let Some(session) = session() else { return };
+    let body = "AS 'while True: pass'";
+    make(
+        &session,
+        &format!("CREATE FUNCTION spin() RETURNS bigint LANGUAGE python SET function_time = '200ms' {body}"),
+    );
+    let late = error(&session, "SELECT spin()");
+    assert_eq!(late.code(), Some("57014"));
+    assert!(late.hint().unwrap().contains("ALTER FUNCTION spin"), "{late}");
+    assert_eq!(rows(&session, "SELECT proconfig::text FROM pg_proc WHERE proname = 'spin'"), ["{function_time=200ms}"]);
+    session.execute("ALTER FUNCTION spin() RESET function_time").unwrap();
+    session.execute("SET function_time = '100ms'").unwrap();
+    assert!(error(&session, "SELECT spin()").hint().unwrap().contains("all functions"));
+    for (set, code) in
+        [("search_path = public", "0A000"), ("function_time = 'soon'", "22023"), ("function_time = 0", "22023")]
+    {
+        let statement = format!("CREATE FUNCTION g() RETURNS bigint LANGUAGE python SET {set} AS 'return 1'");
+        assert_eq!(error(&session, &statement).code(), Some(code), "{set}");
+    }
+}
+
+#[test]
 fn a_function_may_give_rows() {
     let Some(session) = session() else { return };
     make(

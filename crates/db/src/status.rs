@@ -16,7 +16,8 @@ pub use diligence_engine::query::{Progress, QueryInfo, QueryState};
 pub use diligence_engine::reuse::{BuildInfo, SharingInfo};
 pub use diligence_engine::stages::{StageInfo, WorkerInfo};
 pub use diligence_memory::HolderInfo;
-pub use diligence_pool::{ProcessInfo, ProcessState};
+pub use diligence_native::Checkpoints;
+pub use diligence_pool::{PoolNumbers, ProcessInfo, ProcessState};
 
 /// The status of a database's engine. Cheap to clone; each method tells of the moment when it is called, and none of
 /// them runs a query or waits for one.
@@ -31,6 +32,11 @@ impl Status {
     /// The processes that compute functions in other languages.
     pub fn pool(&self) -> Vec<ProcessInfo> {
         self.1.processes()
+    }
+
+    /// How many there are of each language, the bounds of that, and how they came and went.
+    pub fn pool_numbers(&self) -> [PoolNumbers; 2] {
+        self.1.numbers()
     }
 
     /// Answers that such processes have given.

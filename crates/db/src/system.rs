@@ -24,8 +24,8 @@ use diligence_storage::foreign_error::from_arrow;
 use crate::cursors::CursorInfo;
 use crate::settings::Shown;
 use crate::status::{
-    BufferInfo, BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, ProcessInfo, QueryInfo, ShardInfo, StageInfo, Status,
-    WorkerInfo,
+    BufferInfo, BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, PoolNumbers, ProcessInfo, QueryInfo, ShardInfo,
+    StageInfo, Status, WorkerInfo,
 };
 
 /// A query that whoever serves the database does not let in yet, for `system.queries`.
@@ -89,6 +89,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         table("indexes", &INDEXES, RowsOf::Kept(indexes)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
+        table("pool_numbers", &POOL_NUMBERS, RowsOf::Running(pool_numbers)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
         table("segments", &SEGMENTS, RowsOf::Kept(segments)),
         table("settings", &SETTINGS, RowsOf::Running(settings)),
@@ -653,6 +654,42 @@ fn pool(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         ]
     };
     status.pool().into_iter().map(row).collect()
+}
+
+const POOL_NUMBERS: [Column; 12] = [
+    ("language", Kind::Text),
+    ("total", Kind::Number),
+    ("active", Kind::Number),
+    ("threshold", Kind::Number),
+    ("minimum", Kind::Number),
+    ("maximum", Kind::Number),
+    ("requested_total", Kind::Number),
+    ("started_total", Kind::Number),
+    ("ended_total", Kind::Number),
+    ("killed_total", Kind::Number),
+    ("died_total", Kind::Number),
+    ("refused_total", Kind::Number),
+];
+
+/// How many such processes there are, their bounds, and how they came and went: a row for each language.
+fn pool_numbers(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |numbers: PoolNumbers| {
+        vec![
+            numbers.runtime.name().into(),
+            numbers.counts.total.into(),
+            numbers.counts.active.into(),
+            numbers.growth.threshold.into(),
+            numbers.growth.minimum.into(),
+            numbers.growth.maximum.into(),
+            numbers.requested_total.into(),
+            numbers.started_total.into(),
+            numbers.ended_total.into(),
+            numbers.killed_total.into(),
+            numbers.died_total.into(),
+            numbers.refused_total.into(),
+        ]
+    };
+    status.pool_numbers().into_iter().map(row).collect()
 }
 
 const ATTACHED: [Column; 4] =

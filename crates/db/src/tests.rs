@@ -173,6 +173,7 @@ fn schemas_hold_tables() {
             "latches",
             "memory",
             "pool",
+            "pool_numbers",
             "queries",
             "segments",
             "settings",

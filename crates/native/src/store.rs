@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diligence_base::ids::ObjectId;
 use diligence_base::seams::Disk;
@@ -56,6 +56,23 @@ impl StoreOptions {
     }
 }
 
+/// The checkpoints of a folder since it was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoints {
+    /// How many were made.
+    pub total: u64,
+    /// How many failed.
+    pub failed_total: u64,
+    /// How long the last one took.
+    pub took: Duration,
+    /// Bytes of its image.
+    pub image_bytes: u64,
+    /// Bytes of the logs that it made superfluous.
+    pub log_bytes: u64,
+    /// Why the last one that failed did.
+    pub failure: Option<Error>,
+}
+
 /// A database's folder. Used from any thread.
 pub struct Store {
     pub(crate) options: StoreOptions,
@@ -64,6 +81,7 @@ pub struct Store {
     pub(crate) segments: Arc<Segments>,
     /// One checkpoint at a time.
     kept: Mutex<Kept>,
+    checkpoints: Mutex<Checkpoints>,
     stop: Mutex<bool>,
     stopped: Condvar,
 }
@@ -103,7 +121,8 @@ impl Store {
         catalog.keep_in(log.clone());
         catalog.store_rows_in(segments.clone());
         let (kept, stop) = (Mutex::new(kept), Mutex::new(false));
-        Ok(Self { catalog, log, segments, kept, options, stop, stopped: Condvar::new() })
+        let checkpoints = Mutex::default();
+        Ok(Self { catalog, log, segments, kept, checkpoints, options, stop, stopped: Condvar::new() })
     }
 
     /// The directories of other disks into which segments are written, beside the folder.
@@ -127,6 +146,31 @@ impl Store {
     /// Writes an image of everything, so that opening the database takes no longer than reading that, and removes the
     /// logs before it. Statements go on meanwhile. Fails with kind `File`; then all is as it was.
     pub fn checkpoint(&self) -> Result<()> {
+        let began = Instant::now();
+        let made = self.write_checkpoint();
+        let mut checkpoints = self.checkpoints.lock();
+        match &made {
+            Ok(Some((image_bytes, log_bytes))) => {
+                checkpoints.total += 1;
+                (checkpoints.image_bytes, checkpoints.log_bytes) = (*image_bytes, *log_bytes);
+                checkpoints.took = began.elapsed();
+            }
+            Ok(None) => {}
+            Err(error) => {
+                checkpoints.failed_total += 1;
+                checkpoints.failure = Some(error.clone());
+            }
+        }
+        made.map(|_| ())
+    }
+
+    /// The checkpoints since the folder was opened.
+    pub fn checkpoints(&self) -> Checkpoints {
+        self.checkpoints.lock().clone()
+    }
+
+    /// Makes a checkpoint. Gives the bytes of its image and of the logs before it; nothing if there is none now.
+    fn write_checkpoint(&self) -> Result<Option<(u64, u64)>> {
         let StoreOptions { folder, disk, .. } = &self.options;
         let mut kept = self.kept.lock();
         let before = self.log.bytes();
@@ -140,8 +184,9 @@ impl Store {
             Ok(is_begun.then(|| (snapshot, self.log.number(), self.catalog.next_object())))
         })?;
         // A statement that loads many rows comes first.
-        let Some((snapshot, number, next_object)) = begun else { return Ok(()) };
+        let Some((snapshot, number, next_object)) = begun else { return Ok(None) };
         kept.earlier_bytes += before;
+        let log_bytes = kept.earlier_bytes;
         let mut moved = HashMap::new();
         let mut stored = Vec::new();
         for (object, table) in native_tables(&snapshot) {
@@ -181,7 +226,8 @@ impl Store {
             }
         }
         self.log.forget_before(number);
-        swept(&self.options, &self.segments, |segment| referred.contains(&segment) || self.log.refers_to(segment))
+        swept(&self.options, &self.segments, |segment| referred.contains(&segment) || self.log.refers_to(segment))?;
+        Ok(Some((image_bytes, log_bytes)))
     }
 
     /// Whether opening the database would take long without a checkpoint.

@@ -110,6 +110,8 @@ pub struct CodeSpec {
     pub export: String,
     /// The columns of its rows; none unless it gives rows.
     pub columns: Vec<String>,
+    /// How long it may work on the rows that it gets at once, where that is less than the pool allows.
+    pub time: Option<Duration>,
 }
 
 /// A function that a pool knows.
@@ -164,6 +166,7 @@ mod tests {
             source,
             export: String::new(),
             columns: vec![],
+            time: None,
         };
         let code = Code::new(spec, 1);
         assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);

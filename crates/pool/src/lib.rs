@@ -38,5 +38,5 @@ pub mod wire;
 
 pub use caller::{Caller, Nobody};
 pub use code::{Code, CodeSpec, Form, Kind, Runtime};
-pub use pool::{Pool, PoolOptions, ProcessInfo, ProcessState};
+pub use pool::{Pool, PoolNumbers, PoolOptions, ProcessInfo, ProcessState};
 pub use wire::Answer;

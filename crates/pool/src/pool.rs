@@ -42,7 +42,7 @@ const WASM: &str = "diligence-wasm";
 /// How a pool is run. May change at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// The interpreter: a path, or a name that is looked for along PATH.
+    /// The interpreter: a path, the folder of a virtual environment, or a name that is looked for along PATH.
     pub python: String,
     /// The machine of WebAssembly, likewise; empty for the one that lies beside the engine's program, or along PATH.
     pub wasm: String,
@@ -62,7 +62,7 @@ impl PoolOptions {
     /// How processes of a runtime are started.
     fn launch(&self, runtime: Runtime) -> Launch {
         let (program, fuel) = match runtime {
-            Runtime::Python => (self.python.clone().into(), 0),
+            Runtime::Python => (interpreter(&self.python), 0),
             Runtime::Wasm if self.wasm.is_empty() => (beside(WASM), self.fuel),
             Runtime::Wasm => (self.wasm.clone().into(), self.fuel),
         };
@@ -104,6 +104,47 @@ impl ProcessState {
             Self::Active => "active",
         }
     }
+}
+
+/// The numbers of a runtime's processes: what `system.pool_numbers` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolNumbers {
+    /// What the processes run functions of.
+    pub runtime: Runtime,
+    /// How many there are or will be in a moment, and how many are at work or waited for.
+    pub counts: Counts,
+    /// The bounds.
+    pub growth: Growth,
+    /// Processes that were asked for.
+    pub requested_total: u64,
+    /// Processes that were started.
+    pub started_total: u64,
+    /// Processes that were ended because nobody needed them, or because they were started with other settings.
+    pub ended_total: u64,
+    /// Processes that were killed: their calls took too long or were cancelled, or they said what makes no sense.
+    pub killed_total: u64,
+    /// Processes that ended by themselves.
+    pub died_total: u64,
+    /// Starts that the system refused.
+    pub refused_total: u64,
+}
+
+/// How many processes there were, by how they came and went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    requested: u64,
+    started: u64,
+    ended: u64,
+    killed: u64,
+    died: u64,
+}
+
+/// Why a process is not used any more.
+#[derive(Clone, Copy, Debug)]
+enum Parting {
+    Ended,
+    Killed,
+    Died,
 }
 
 /// A process at one moment: what `system.pool` shows.
@@ -156,6 +197,7 @@ struct Shared {
 struct State {
     options: PoolOptions,
     counts: Counts,
+    totals: Totals,
     idle: Vec<Process>,
     all: Vec<Arc<Shown>>,
     /// Processes that the keeper is to start.
@@ -208,7 +250,7 @@ impl Pool {
             state.generation += 1;
             let old = std::mem::take(&mut state.idle);
             for process in old {
-                state.bury(process);
+                state.bury(process, Parting::Ended);
             }
             shared.wanted.notify_one();
         }
@@ -218,6 +260,25 @@ impl Pool {
     pub fn counts(&self) -> Counts {
         let [python, wasm] = self.both().map(|shared| shared.state.lock().counts);
         Counts { total: python.total + wasm.total, active: python.active + wasm.active }
+    }
+
+    /// The numbers of each runtime.
+    pub fn numbers(&self) -> [PoolNumbers; 2] {
+        self.both().map(|shared| {
+            let state = shared.state.lock();
+            let Totals { requested, started, ended, killed, died } = state.totals;
+            PoolNumbers {
+                runtime: shared.runtime,
+                counts: state.counts,
+                growth: state.options.growth,
+                requested_total: requested,
+                started_total: started,
+                ended_total: ended,
+                killed_total: killed,
+                died_total: died,
+                refused_total: state.refusals,
+            }
+        })
     }
 
     /// Answers that all processes have given.
@@ -304,6 +365,7 @@ impl Pool {
         let shared = self.of(code);
         let mut state = shared.state.lock();
         let growth = state.options.growth;
+        state.totals.requested += 1;
         state.to_start += state.counts.request(1, &growth);
         self.keep(shared, &mut state)?;
         let refusals = state.refusals;
@@ -311,11 +373,12 @@ impl Pool {
             while let Some(mut process) = state.pick(code.number()) {
                 if process.is_alive() {
                     process.shown.is_active.store(true, Ordering::Relaxed);
-                    let time = state.options.time;
+                    let allowed = state.options.time;
+                    let time = code.spec.time.map_or(allowed, |own| own.min(allowed));
                     return Ok(Lease { process: Some(process), time, shared, asked: 0 });
                 }
                 // Somebody has killed it while it was idle. It harms nobody.
-                state.bury(process);
+                state.bury(process, Parting::Died);
                 state.to_start += state.counts.request(0, &growth);
                 self.keep(shared, &mut state)?;
             }
@@ -384,8 +447,13 @@ impl State {
     }
 
     /// A process is gone; the keeper waits for its end.
-    fn bury(&mut self, process: Process) {
+    fn bury(&mut self, process: Process, parting: Parting) {
         self.counts.lost(1);
+        *match parting {
+            Parting::Ended => &mut self.totals.ended,
+            Parting::Killed => &mut self.totals.killed,
+            Parting::Died => &mut self.totals.died,
+        } += 1;
         self.all.retain(|shown| !Arc::ptr_eq(shown, &process.shown));
         self.buried.push(process);
     }
@@ -396,6 +464,7 @@ impl Shared {
         let state = State {
             options,
             counts: Counts::default(),
+            totals: Totals::default(),
             idle: vec![],
             all: vec![],
             to_start: 0,
@@ -448,6 +517,7 @@ impl Shared {
         match started {
             Ok(mut process) => {
                 process.idle_since_ns = self.clock.now_ns();
+                state.totals.started += 1;
                 state.all.push(process.shown.clone());
                 state.idle.push(process);
             }
@@ -470,7 +540,7 @@ impl Shared {
         for process in dead {
             // One that has never started would not the next time either.
             let has_started = process.shown.has_started.load(Ordering::Relaxed);
-            state.bury(process);
+            state.bury(process, Parting::Died);
             let growth = state.options.growth;
             if has_started {
                 state.to_start += state.counts.request(0, &growth);
@@ -480,7 +550,7 @@ impl Shared {
         let surplus = state.counts.surplus(idle, state.options.idle, &state.options.growth);
         // What was given back last stands last.
         let ended = state.idle.drain(..surplus.min(state.idle.len())).collect::<Vec<_>>();
-        ended.into_iter().for_each(|process| state.bury(process));
+        ended.into_iter().for_each(|process| state.bury(process, Parting::Ended));
     }
 }
 
@@ -574,13 +644,17 @@ impl Lease<'_> {
     /// The error for a process that gave no answer. It is not used again.
     fn failed(&mut self, code: &Code, failure: Failure) -> Error {
         let printed = self.process.as_mut().map(Process::take_printed).unwrap_or_default();
-        self.bury();
+        self.bury(if matches!(failure, Failure::Died(_)) { Parting::Died } else { Parting::Killed });
         let name = &code.spec.name;
         let error = match failure {
             Failure::Stopped => return Error::cancelled(),
             Failure::TooLate => {
                 let error = Error::value(format!("the function {name} took longer than function_time allows"));
-                error.with_code("57014").with_hint("SET function_time = '5min' gives all functions more")
+                let error = error.with_code("57014");
+                match code.spec.time.is_some_and(|own| own <= self.time) {
+                    true => error.with_hint(format!("ALTER FUNCTION {name} SET function_time = '5min' gives it more")),
+                    false => error.with_hint("SET function_time = '5min' gives all functions more"),
+                }
             }
             Failure::Died(status) => {
                 let how = ending_text(status);
@@ -599,7 +673,7 @@ impl Lease<'_> {
     }
 
     fn nonsense(&mut self, code: &Code, reason: &str) -> Error {
-        self.bury();
+        self.bury(Parting::Killed);
         nonsense(&code.spec.name, reason)
     }
 
@@ -627,7 +701,7 @@ impl Lease<'_> {
             }
             Cause::Memory => {
                 // What is left of its memory is in pieces.
-                self.bury();
+                self.bury(Parting::Killed);
                 let error = Error::value(format!("the function {name} has used up its memory")).with_code("53200");
                 error.with_hint("SET function_memory = '4GB' gives all functions more")
             }
@@ -639,10 +713,10 @@ impl Lease<'_> {
     }
 
     /// The process is of no more use.
-    fn bury(&mut self) {
+    fn bury(&mut self, parting: Parting) {
         let Some(process) = self.process.take() else { return };
         let mut state = self.shared.state.lock();
-        state.bury(process);
+        state.bury(process, parting);
         state.counts.release();
         let growth = state.options.growth;
         state.to_start += state.counts.request(0, &growth);
@@ -660,7 +734,7 @@ impl Drop for Lease<'_> {
         let mut state = self.shared.state.lock();
         state.counts.release();
         if state.is_closing || process.generation != state.generation {
-            state.bury(process);
+            state.bury(process, Parting::Ended);
             drop(state);
             self.shared.wanted.notify_one();
         } else {
@@ -695,6 +769,16 @@ fn refused_start(launch: &Launch, error: &std::io::Error) -> Error {
             .with_hint(hint);
     }
     Error::resource(format!("the {what} '{program}' cannot be started: {error}")).with_code("58000")
+}
+
+/// The interpreter of a path: that of a virtual environment, if it is the folder of one.
+fn interpreter(python: &str) -> PathBuf {
+    let path = PathBuf::from(python);
+    // A name alone is never a folder: it is looked for along PATH.
+    match python.contains('/') && path.is_dir() {
+        true => path.join("bin/python3"),
+        false => path,
+    }
 }
 
 /// Where a program is: beside that of the engine, or a folder above it, where tests are; else along PATH.

@@ -431,6 +431,7 @@ mod tests {
             source,
             export: String::new(),
             columns: vec![],
+            time: None,
         };
         let code = Code::new(spec, 1);
         let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));

@@ -41,6 +41,7 @@ fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -
         source: source.to_owned(),
         export: String::new(),
         columns: vec![],
+        time: None,
     })
 }
 
@@ -138,6 +139,10 @@ fn a_process_that_dies_ends_its_call_alone() {
         assert_eq!(error.detail().is_some_and(|detail| detail.contains("so far")), source.contains("so far"));
         assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
     }
+    let [numbers, _] = pool.numbers();
+    assert_eq!((numbers.died_total, numbers.killed_total, numbers.refused_total), (4, 0, 0), "{numbers:?}");
+    assert_eq!(numbers.requested_total, 8, "{numbers:?}");
+    assert!(numbers.started_total >= 5 && numbers.counts.active == 0, "{numbers:?}");
 }
 
 /// Stops when the function has said that it runs.
@@ -174,6 +179,7 @@ fn an_endless_loop_ends_when_nobody_wants_it_or_its_time_is_over() {
     }
     stopper.0.store(true, Ordering::Relaxed);
     assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(pool.numbers()[0].killed_total, 2);
     assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
 }
 

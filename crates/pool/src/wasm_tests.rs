@@ -39,7 +39,16 @@ fn pool() -> Option<Arc<Pool>> {
 fn code(pool: &Pool, parameters: &[Kind], returns: Kind, form: Form, source: &str) -> Arc<Code> {
     let parameters = parameters.iter().map(|kind| (String::new(), *kind)).collect();
     let (name, export) = ("f".to_owned(), if source == LENGTH { "bytes_of" } else { "f" }.to_owned());
-    pool.code(CodeSpec { name, parameters, returns, form, source: source.to_owned(), export, columns: vec![] })
+    pool.code(CodeSpec {
+        name,
+        parameters,
+        returns,
+        form,
+        source: source.to_owned(),
+        export,
+        columns: vec![],
+        time: None,
+    })
 }
 
 fn values(answers: Vec<Answer>) -> ArrayRef {

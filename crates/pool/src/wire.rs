@@ -138,7 +138,7 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 
 /// Makes a function known.
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
-    let CodeSpec { name, parameters, returns, form, source, export, columns } = &code.spec;
+    let CodeSpec { name, parameters, returns, form, source, export, columns, time: _ } = &code.spec;
     frame(LOAD, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
         bytes.extend([*form as u8, *returns as u8]);

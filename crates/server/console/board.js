@@ -117,6 +117,7 @@ export class Board {
       fact("Sessions", count(sessions.open), ` ${count(sessions.opened_total)} so far${sessions.refused_total ? `, ${count(sessions.refused_total)} refused` : ""}`),
       ...(status.latches ? [fact("Latches", `${duration(this.#rates((look) => look.latches?.wait_us_total).at(-1) ?? 0)}/s`, ` waited${status.latches.contended_total ? `, for ${status.latches.waited_for_longest} most` : ""}`)] : []),
       ...(status.tuning ? [fact("Tuning", status.tuning.mode, tuned(status.tuning))] : []),
+      ...(status.pool ?? []).filter((one) => one.started_total + one.refused_total > 0).map((one) => fact(`Functions in ${one.language}`, `${count(one.total)} ${one.total === 1 ? "process" : "processes"}`, primed(one), one.total / one.maximum)),
       fact("Remembered plans", count(cache.plans), asked ? ` ${Math.round((100 * cache.hits_total) / asked)} % of statements found theirs` : " none asked for yet"),
     );
   }
@@ -196,6 +197,12 @@ export function pulse(status, queries) {
 }
 
 /** What the tuner has done last, in words. */
+/** What else there is to say of the processes that compute functions. */
+function primed(one) {
+  const gone = [[one.killed_total, "killed"], [one.died_total, "died"], [one.refused_total, "could not start"]].filter(([number]) => number > 0);
+  return ` ${[`${count(one.active)} at work`, `at most ${count(one.maximum)}`, ...gone.map(([number, what]) => `${count(number)} ${what}`)].join(", ")}`;
+}
+
 function tuned({ last, decisions_total: totals }) {
   if (!last) return " nothing changed yet";
   return ` ${last.knob} ${last.from} → ${last.to} ${last.outcome}; ${count(totals.kept)} kept`;

@@ -20,6 +20,7 @@ use diligence_db::Database;
 use diligence_db::rights::Rights;
 use serde::Deserialize;
 
+use crate::collector::Collector;
 use crate::execution::ExecutionOptions;
 use crate::roles::{Role, RoleEntry, roles};
 use crate::scram::Verifier;
@@ -55,6 +56,8 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// The stages, and how many queries run.
     pub execution: ExecutionOptions,
+    /// The collector of OpenTelemetry that gets traces and metrics; nobody if `None`.
+    pub collector: Option<Collector>,
 }
 
 impl Default for ServerOptions {
@@ -71,6 +74,7 @@ impl Default for ServerOptions {
             files: false,
             limits: Limits::default(),
             execution: ExecutionOptions::default(),
+            collector: None,
         }
     }
 }
@@ -166,7 +170,7 @@ impl Users {
     /// Reads the file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::file(format!("{}: it cannot be read: {error}", path.display())))?;
+            .map_err(|error| Error::file(format!("{}: the file of users cannot be read: {error}", path.display())))?;
         Self::parse(&text).map_err(|error| error.context(path.display()))
     }
 
@@ -234,6 +238,7 @@ impl ServerOptions {
             ("flight", self.flight == wanted.flight),
             ("users", self.users.is_some() == wanted.users.is_some()),
             ("tls-certificate", paths(&self.tls) == paths(&wanted.tls)),
+            ("otlp", self.collector == wanted.collector),
             ("running-max", execution.running_max == wanted_execution.running_max),
             ("heavy-max", execution.heavy_max == wanted_execution.heavy_max),
             ("queue-max", execution.queue_max == wanted_execution.queue_max),

@@ -11,9 +11,9 @@
 //!    client's form (`encoding`) on the threads of *execute*, and go out as fast as the client takes them.
 //! 5. *disconnect* frees what it held.
 //!
-//! The rooms, of which each imports only those before it: `log`, `sqlstate`, `measures`, `scram`, `roles`, `encoding`,
-//! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `accepting`, `listing`, `session`, `http`,
-//! `pg`, `flight`, `server`, `process`.
+//! The rooms, of which each imports only those before it: `log`, `sqlstate`, `spans`, `measures`, `scram`, `roles`,
+//! `encoding`, `stages`, `registry`, `admission`, `execution`, `collector`, `config`, `service`, `accepting`,
+//! `listing`, `session`, `http`, `telemetry`, `pg`, `flight`, `server`, `process`.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.
@@ -22,6 +22,7 @@
 
 mod accepting;
 pub mod admission;
+pub mod collector;
 pub mod config;
 mod encoding;
 pub mod execution;
@@ -38,8 +39,10 @@ pub mod scram;
 pub mod server;
 pub mod service;
 mod session;
+pub mod spans;
 pub mod sqlstate;
 pub mod stages;
+mod telemetry;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
 pub use encoding::{PlainNumeric, compact, texts};

@@ -7,11 +7,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use diligence_base::Error;
 use parking_lot::Mutex;
 
+use crate::spans::{Ending, Span, Spans};
 use crate::sqlstate;
 
 /// The doors, by name.
@@ -71,9 +72,15 @@ pub struct Measures {
     errors: Mutex<BTreeMap<&'static str, u64>>,
     /// Microseconds from which on a statement is slow; 0 if none is.
     slow_us: AtomicU64,
+    spans: Spans,
 }
 
 impl Measures {
+    /// Statements that have ended, for whoever sends traces.
+    pub fn spans(&self) -> &Spans {
+        &self.spans
+    }
+
     /// Says from which time on a statement is slow; `None` if none is.
     pub fn slow_from(&self, time: Option<Duration>) {
         let microseconds = time.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1));
@@ -213,6 +220,7 @@ impl Watch {
     pub(crate) fn done(&mut self, plan: impl FnOnce() -> Option<String>) {
         if !std::mem::replace(&mut self.is_over, true) {
             self.took(plan);
+            self.trace(|| Ending::Done);
         }
     }
 
@@ -221,7 +229,20 @@ impl Watch {
         if !std::mem::replace(&mut self.is_over, true) {
             self.took(|| None);
             self.measures.note(error, self.door, &self.user, &self.statement);
+            self.trace(|| Ending::Failed(sqlstate::of(error), without_passwords(error.message()).into_owned()));
         }
+    }
+
+    /// Keeps the statement for whoever sends traces.
+    fn trace(&self, ending: impl FnOnce() -> Ending) {
+        self.measures.spans.add(|| Span {
+            ended: SystemTime::now(),
+            took: self.began.elapsed(),
+            door: self.door,
+            user: self.user.clone(),
+            statement: without_passwords(&self.statement).into_owned(),
+            ending: ending(),
+        });
     }
 
     fn took(&self, plan: impl FnOnce() -> Option<String>) {
@@ -247,6 +268,7 @@ impl Drop for Watch {
             return;
         }
         self.times().given_up.fetch_add(1, Ordering::Relaxed);
+        self.trace(|| if self.gave_rows { Ending::Done } else { Ending::GivenUp });
         let milliseconds = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (door, user, statement) = (self.door, &*self.user, without_passwords(&self.statement));
         if self.gave_rows {

@@ -19,7 +19,8 @@ use crate::config::{POSTGRES_PORT, ServerOptions};
 use crate::execution::StatementExecution;
 use crate::registry::Registry;
 use crate::service::Service;
-use crate::{flight, http, listing, pg};
+use crate::telemetry::Telemetry;
+use crate::{flight, http, listing, pg, telemetry};
 
 /// A server that runs.
 pub struct Server {
@@ -29,6 +30,8 @@ pub struct Server {
     routes: Option<http::Routes>,
     /// What lets PostgreSQL's clients in, until the doors close.
     doors: parking_lot::Mutex<Vec<JoinHandle<()>>>,
+    /// What sends traces and metrics, if somebody wants them.
+    telemetry: Option<Telemetry>,
 }
 
 /// Where the doors are; of port 0, the port that the system chose.
@@ -96,7 +99,8 @@ impl Server {
         if let Some(listener) = flight {
             tokio::spawn(flight::listen(service.clone(), listener));
         }
-        Ok(Arc::new(Self { service, addresses, routes, doors: parking_lot::Mutex::new(doors) }))
+        let telemetry = telemetry::start(&service);
+        Ok(Arc::new(Self { service, addresses, routes, doors: parking_lot::Mutex::new(doors), telemetry }))
     }
 
     /// Where the doors are.
@@ -154,12 +158,26 @@ impl Server {
         self.service.shut_down(true);
         // Long enough for a last message; who does not take it has left.
         let _ = tokio::time::timeout(Duration::from_secs(2), self.service.emptied()).await;
+        if let Some(telemetry) = &self.telemetry {
+            let _ = tokio::time::timeout(Duration::from_secs(2), telemetry.send(&self.service)).await;
+        }
     }
 }
 
 async fn bind(address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
     let Some(address) = address else { return Ok(None) };
     let listener = TcpListener::bind(address).await;
-    let listener = listener.map_err(|error| Error::resource(format!("cannot listen on {address}: {error}")))?;
+    let listener = listener.map_err(|error| {
+        let failed = Error::resource(format!("cannot listen on {address}: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => failed.with_hint(
+                "another program has this port, perhaps a server that runs already; --postgres, --http and --flight \
+                 take another port, or off",
+            ),
+            std::io::ErrorKind::AddrNotAvailable => failed.with_hint("this machine has no such address"),
+            std::io::ErrorKind::PermissionDenied => failed.with_hint("ports below 1024 are for administrators"),
+            _ => failed,
+        }
+    })?;
     Ok(Some(listener))
 }

@@ -5,6 +5,7 @@
 //! Arrow's types instead.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions as ArrowCast, can_cast_types, cast_with_options, concat};
@@ -53,6 +54,8 @@ pub(crate) struct Program {
     pub export: Option<String>,
     /// How its values may change.
     pub volatility: Volatility,
+    /// How long it may work on the rows that it gets at once, if that is its own.
+    pub time: Option<Duration>,
     /// What computes it, if that is no process.
     pub closure: Option<Registered>,
 }
@@ -125,6 +128,7 @@ impl ProgramCall<'_> {
                 Runtime::Wasm => self.program.export.clone().unwrap_or_else(|| self.name.to_owned()),
             },
             columns: self.columns.clone(),
+            time: self.program.time,
         })
     }
 

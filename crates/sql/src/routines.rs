@@ -2,8 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion_expr::Volatility;
+use diligence_base::duration::duration;
 use diligence_base::{Error, Result};
 use diligence_catalog::settings_of;
 use diligence_pool::{Form, Runtime};
@@ -127,11 +129,10 @@ impl Definition {
         }
         let is_procedure = create.return_type.as_ref().is_some_and(is_of_procedure);
         let settings = settings_of(create);
-        if form.is_some() && !settings.is_empty() {
-            let error = Error::unsupported(format!("functions in {language} have no settings of their own"));
-            let hint = "leave SET out, or call it from a function in SQL or PL/pgSQL that has the clause";
-            return Err(error.with_code("0A000").with_hint(hint));
-        }
+        let (settings, time) = match form.is_some() {
+            true => (vec![], own_time(&settings, &language)?),
+            false => (settings, None),
+        };
         // What runs as somebody else, or under other settings, does not stand in the place of the call.
         let is_apart = !settings.is_empty() || matches!(create.security, Some(ast::FunctionSecurity::Definer));
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
@@ -212,7 +213,7 @@ impl Definition {
                     Some(FunctionBehavior::Stable) => Volatility::Stable,
                     Some(FunctionBehavior::Volatile) | None => Volatility::Volatile,
                 };
-                Body::Program(Arc::new(Program { form, text, export, volatility, closure: None }))
+                Body::Program(Arc::new(Program { form, text, export, volatility, time, closure: None }))
             }
             _ if form.is_some() => return Err(no_body()),
             Some(CreateFunctionBody::Return(value)) if is_apart => {
@@ -374,6 +375,25 @@ impl Definition {
         let types = self.parameters.iter().filter_map(|parameter| parameter.data_type.as_ref());
         (!self.is_macro).then(|| types.map(type_name).collect::<Vec<_>>().join(", "))
     }
+}
+
+/// The time that a function in another language has of its own. Fails with 0A000 for other settings.
+fn own_time(settings: &[(String, String)], language: &str) -> Result<Option<Duration>> {
+    let mut own = None;
+    for (name, value) in settings {
+        if name != "function_time" {
+            let error = Error::unsupported(format!("functions in {language} cannot have {name} of their own"));
+            let hint = "they can have function_time; for others, call it from a function in SQL or PL/pgSQL that has the clause";
+            return Err(error.with_code("0A000").with_hint(hint));
+        }
+        let time = duration(value)?;
+        if time.is_zero() {
+            let error = Error::input("a function needs more time than none").with_code("22023");
+            return Err(error.with_hint("write it like 5min"));
+        }
+        own = Some(time);
+    }
+    Ok(own)
 }
 
 /// A statement that makes a function of a module in a file, with the module's bytes in the place of its name. `None`

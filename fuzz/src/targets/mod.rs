@@ -2,6 +2,7 @@
 
 mod chunks;
 mod files;
+mod primed;
 mod samples;
 mod server;
 mod sql;
@@ -27,6 +28,8 @@ pub enum TargetKind {
     Wire,
     /// HTTP connections
     Http,
+    /// Answers of processes that compute functions
+    Primed,
 }
 
 /// Something that takes inputs.
@@ -49,6 +52,7 @@ impl TargetKind {
             TargetKind::Chunk => "chunk",
             TargetKind::Wire => "wire",
             TargetKind::Http => "http",
+            TargetKind::Primed => "primed",
         }
     }
 
@@ -59,7 +63,7 @@ impl TargetKind {
 
     /// Sound inputs; never empty.
     pub fn corpus(self) -> &'static [Vec<u8>] {
-        static CORPORA: [OnceLock<Vec<Vec<u8>>>; 8] = [const { OnceLock::new() }; 8];
+        static CORPORA: [OnceLock<Vec<Vec<u8>>>; 9] = [const { OnceLock::new() }; 9];
         CORPORA[self as usize].get_or_init(|| match self {
             TargetKind::Sql => sql::corpus(),
             TargetKind::Parquet => samples::parquet(),
@@ -69,6 +73,7 @@ impl TargetKind {
             TargetKind::Chunk => chunks::corpus(),
             TargetKind::Wire => server::wire_corpus(),
             TargetKind::Http => server::http_corpus(),
+            TargetKind::Primed => primed::corpus(),
         })
     }
 
@@ -90,6 +95,7 @@ impl TargetKind {
             TargetKind::Chunk => &[b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x40", b"\x01", b"\x02", b"\x00\x04"],
             TargetKind::Wire => server::WIRE_TOKENS,
             TargetKind::Http => server::HTTP_TOKENS,
+            TargetKind::Primed => &[b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x01\x00\x00\x00", b"\x03", b"\xc3"],
         }
     }
 
@@ -104,6 +110,7 @@ impl TargetKind {
             TargetKind::Chunk => Box::new(chunks::ChunkTarget::default()),
             TargetKind::Wire => Box::new(server::ServerTarget::wire()?),
             TargetKind::Http => Box::new(server::ServerTarget::http()?),
+            TargetKind::Primed => Box::<primed::PrimedTarget>::default(),
         })
     }
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use diligence_client::Address;
 use diligence_db::{Database, DatabaseOptions};
+use diligence_server::ServerOptions;
 use diligence_server::config::WORKER_NICE;
-use diligence_server::{ServerOptions, process};
+use diligence_server::process::Network;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -35,7 +36,7 @@ pub fn serve(memory_bytes: Option<usize>) -> ExitCode {
                 println!("postgres://{postgres}/diligence\nhttp://{http}/");
             }
         };
-        process::serve(database, server, ready, move || Ok(again.clone()))
+        Network::start()?.serve(database, server, ready, move || Ok(again.clone()))
     });
     match served {
         Ok(true) => ExitCode::SUCCESS,

@@ -23,7 +23,7 @@ use diligence_base::ids::ObjectId;
 
 pub use self::changes::{GrantChange, GrantedOn, RoleChange, Speaker};
 pub use self::grants::{Entitlements, Grant, PUBLIC};
-pub use self::privilege::{Privilege, Privileges, SubjectKind};
+pub use self::privilege::{Language, Privilege, Privileges, SubjectKind};
 use crate::moment::micros_now;
 use crate::name::DEFAULT_SCHEMA_ID;
 
@@ -111,6 +111,8 @@ pub enum Subject {
     Object(ObjectId),
     /// A column of a relation, by [its number](crate::Object::column_number).
     Column(ObjectId, u32),
+    /// A language of functions.
+    Language(Language),
 }
 
 impl Subject {
@@ -194,6 +196,17 @@ impl Authority {
     /// What is granted, if that is not what nobody has said.
     pub fn grants_of(&self, subject: Subject) -> Option<&[Grant]> {
         self.subjects.get(&subject)?.grants.as_deref()
+    }
+
+    /// Whether the language was granted to somebody who has the rights of these roles.
+    pub fn has_language(&self, roles: &BTreeSet<String>, language: Language) -> bool {
+        let is_theirs = |grant: &Grant| {
+            let grantee = &grant.grantee;
+            // What the owner may is for the server to say.
+            grantee == PUBLIC || grantee != OWNER && roles.contains(grantee)
+        };
+        let mut grants = self.grants_of(Subject::Language(language)).unwrap_or_default().iter();
+        grants.any(|grant| grant.privileges.has(Privilege::Usage) && is_theirs(grant))
     }
 
     /// The columns of a relation of which something is granted.

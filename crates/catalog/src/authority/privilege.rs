@@ -136,11 +136,45 @@ pub enum SubjectKind {
     Database,
     /// Columns of tables and views.
     Column,
+    /// Languages of functions.
+    Language,
+}
+
+/// A language of functions that is granted; everybody may make functions in the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Language {
+    /// Python, in all its forms.
+    Python,
+    /// WebAssembly, in all its forms.
+    Wasm,
+}
+
+impl Language {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Python, Self::Wasm];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Wasm => "wasm",
+        }
+    }
+
+    /// The one that functions of LANGUAGE `name` are in.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "python" | "plpython3u" | "python_arrow" | "python_aggregate" => Some(Self::Python),
+            "wasm" | "wasm_arrow" => Some(Self::Wasm),
+            _ => None,
+        }
+    }
 }
 
 impl SubjectKind {
     /// All that stand by themselves.
-    pub const ALL: [Self; 6] = [Self::Table, Self::Sequence, Self::Routine, Self::Type, Self::Schema, Self::Database];
+    pub const ALL: [Self; 7] =
+        [Self::Table, Self::Sequence, Self::Routine, Self::Type, Self::Schema, Self::Database, Self::Language];
 
     /// What one may do with it.
     pub fn all(self) -> Privileges {
@@ -151,7 +185,7 @@ impl SubjectKind {
             Self::Table => &[Insert, Select, Update, Delete, Truncate, References, Trigger],
             Self::Sequence => &[Select, Update, Usage],
             Self::Routine => &[Execute],
-            Self::Type => &[Usage],
+            Self::Type | Self::Language => &[Usage],
             Self::Schema => &[Usage, Create],
             Self::Database => &[Create, Temporary, Connect],
             Self::Column => &[Insert, Select, Update, References],
@@ -161,7 +195,7 @@ impl SubjectKind {
     /// What everybody may do with it, if nobody has said it.
     pub fn public(self) -> Privileges {
         match self {
-            Self::Table | Self::Sequence | Self::Schema | Self::Column => Privileges::NONE,
+            Self::Table | Self::Sequence | Self::Schema | Self::Column | Self::Language => Privileges::NONE,
             Self::Routine => Privileges::of(&[Privilege::Execute]),
             Self::Type => Privileges::of(&[Privilege::Usage]),
             Self::Database => Privileges::of(&[Privilege::Temporary, Privilege::Connect]),
@@ -178,6 +212,7 @@ impl SubjectKind {
             Self::Schema => "schema",
             Self::Database => "database",
             Self::Column => "column",
+            Self::Language => "language",
         }
     }
 
@@ -191,6 +226,7 @@ impl SubjectKind {
             Self::Schema => "n",
             Self::Database => "d",
             Self::Column => "c",
+            Self::Language => "l",
         }
     }
 }

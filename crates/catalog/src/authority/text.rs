@@ -3,7 +3,9 @@
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 
-use super::{Authority, DefaultsOf, Entitlements, Grant, Membership, Privileges, RoleDefinition, Subject, SubjectKind};
+use super::{
+    Authority, DefaultsOf, Entitlements, Grant, Language, Membership, Privileges, RoleDefinition, Subject, SubjectKind,
+};
 
 impl Authority {
     /// The text.
@@ -130,12 +132,14 @@ fn subject_text(subject: Subject) -> String {
         Subject::Schema(id) => format!("schema {}", id.0),
         Subject::Object(id) => format!("object {}", id.0),
         Subject::Column(table, column) => format!("column {} {column}", table.0),
+        Subject::Language(language) => format!("language {}", language.name()),
     }
 }
 
 fn subject_of(text: &str) -> Option<Subject> {
     match text.split_once(' ') {
         None => (text == "database").then_some(Subject::Database),
+        Some(("language", name)) => Language::named(name).map(Subject::Language),
         Some(("schema", id)) => Some(Subject::Schema(ObjectId(id.parse().ok()?))),
         Some(("object", id)) => Some(Subject::Object(ObjectId(id.parse().ok()?))),
         Some(("column", both)) => {

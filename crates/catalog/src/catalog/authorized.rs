@@ -70,7 +70,7 @@ impl Catalog {
             let schemas = root.schemas.values().map(|schema| Subject::Schema(schema.id));
             let live = objects.map(|object| Subject::Object(object.id)).chain(schemas).collect::<BTreeSet<_>>();
             authority.subjects.retain(|subject, _| match subject {
-                Subject::Database => true,
+                Subject::Database | Subject::Language(_) => true,
                 Subject::Column(table, _) => live.contains(&Subject::Object(*table)),
                 Subject::Schema(_) | Subject::Object(_) => live.contains(subject),
             });
@@ -89,6 +89,7 @@ impl Catalog {
 fn shown_subject(root: &Root, subject: Subject) -> String {
     match subject {
         Subject::Database => format!("database {CATALOG_NAME}"),
+        Subject::Language(language) => format!("language {}", language.name()),
         Subject::Schema(id) => {
             let named = root.schemas.iter().find(|(_, schema)| schema.id == id);
             format!("schema {}", named.map_or("", |(name, _)| name))

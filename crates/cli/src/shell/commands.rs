@@ -46,6 +46,10 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".functions", &["\\df", "\\df+"], "[PATTERN]", "list the functions that were made"),
     command(".schemas", &["\\dn", "\\dn+"], "[PATTERN]", "list the schemas"),
     command(".roles", &["\\du", "\\dg"], "[PATTERN]", "list the roles"),
+    command(".usertypes", &["\\dT", "\\dT+"], "[PATTERN]", "list the types that were made"),
+    command(".privileges", &["\\dp", "\\z"], "[PATTERN]", "list what may be done with tables, and by whom"),
+    command(".extensions", &["\\dx", "\\dx+"], "[PATTERN]", "list the extensions"),
+    command(".languages", &["\\dL", "\\dL+"], "[PATTERN]", "list the languages of functions"),
     command(".databases", &["\\l", "\\l+", "\\list"], "[PATTERN]", "list the databases"),
     command(".mode", &[".format"], "MODE", "set the output format: table, csv, json, jsonl, markdown, line or none"),
     command(".expanded", &["\\x"], "[on|off|auto]", "show the values of a row one below the other"),
@@ -94,11 +98,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["\\s"], "Ctrl-R searches the history"),
     (&["\\w"], "'\\g FILE' writes a result, and '\\e FILE' edits a file"),
     (&["\\a", "\\f", "\\H", "\\C", "\\T"], "'.mode MODE' sets the output format: csv, markdown and others"),
-    (&["\\z", "\\dp"], "information_schema.table_privileges has the rights"),
-    (&["\\sf", "\\ef"], "pg_get_functiondef(oid) has the text of a function"),
-    (&["\\sv", "\\ev"], "pg_get_viewdef(oid) has the text of a view"),
-    (&["\\dT", "\\dT+"], "pg_catalog.pg_type has the types"),
-    (&["\\dx", "\\dx+"], "pg_catalog.pg_extension has the extensions"),
+    (&["\\sf", "\\sf+", "\\ef"], "SELECT pg_get_functiondef('f'::regproc) has the text of the function f"),
+    (&["\\sv", "\\sv+", "\\ev"], "SELECT pg_get_viewdef('v'::regclass) has the text of the view v"),
+    (&["\\prompt"], "there are no variables of psql; a script of the system's shell can ask and give -c"),
+    (&["\\errverbose"], "errors are shown whole when they occur"),
 ];
 
 /// What a line asks for.
@@ -221,6 +224,10 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".schemas" => list(Listing::Schemas),
         ".roles" => list(Listing::Roles),
         ".databases" => list(Listing::Databases),
+        ".usertypes" => list(Listing::Types),
+        ".privileges" => list(Listing::Privileges),
+        ".extensions" => list(Listing::Extensions),
+        ".languages" => list(Listing::Languages),
         ".schema" if !argument.is_empty() => Some(Command::Describe(argument.to_owned())),
         ".mode" => mode(argument),
         ".expanded" => expanded(argument).map(Command::Expanded),
@@ -385,6 +392,8 @@ mod tests {
         is("\\d  Orders;", Command::Describe("Orders".to_owned()));
         is("\\dv+ o*", Command::List(Listing::Views, "o*".to_owned()));
         is("\\l", Command::List(Listing::Databases, String::new()));
+        is("\\dT m*", Command::List(Listing::Types, "m*".to_owned()));
+        is("\\z", Command::List(Listing::Privileges, String::new()));
         is("\\timing off", Command::Switch(Switch::Timer, Some(false)));
         is("\\timing", Command::Switch(Switch::Timer, None));
         is("\\x", Command::Expanded(None));

@@ -23,6 +23,14 @@ pub enum Listing {
     Roles,
     /// Databases.
     Databases,
+    /// Types that statements made.
+    Types,
+    /// What may be done with tables and views, and by whom.
+    Privileges,
+    /// Extensions.
+    Extensions,
+    /// Languages of functions.
+    Languages,
 }
 
 impl Listing {
@@ -64,6 +72,36 @@ impl Listing {
             Self::Databases => {
                 ("SELECT datname AS name FROM pg_catalog.pg_database WHERE true".to_owned(), "datname", "datname")
             }
+            Self::Types => (
+                "SELECT n.nspname AS schema, t.typname AS name, CASE t.typtype WHEN 'e' THEN 'enum' \
+                 WHEN 'd' THEN 'domain' WHEN 'r' THEN 'range' ELSE 'composite' END AS kind \
+                 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
+                 LEFT JOIN pg_catalog.pg_class k ON k.oid = t.typrelid \
+                 WHERE t.typtype IN ('c', 'd', 'e', 'r') AND coalesce(k.relkind, 'c') = 'c' \
+                 AND n.nspname NOT IN ('information_schema', 'pg_catalog', 'system')"
+                    .to_owned(),
+                "n.nspname",
+                "t.typname",
+            ),
+            Self::Privileges => (
+                "SELECT * FROM (SELECT table_schema AS schema, table_name AS name, grantee, \
+                 string_agg(privilege_type, ', ' ORDER BY privilege_type) AS privileges \
+                 FROM information_schema.table_privileges GROUP BY 1, 2, 3) AS granted \
+                 WHERE schema NOT IN ('information_schema', 'pg_catalog', 'system')"
+                    .to_owned(),
+                "schema",
+                "name",
+            ),
+            Self::Extensions => (
+                "SELECT extname AS name, extversion AS version FROM pg_catalog.pg_extension WHERE true".to_owned(),
+                "extname",
+                "extname",
+            ),
+            Self::Languages => (
+                "SELECT lanname AS name, lanpltrusted AS trusted FROM pg_catalog.pg_language WHERE true".to_owned(),
+                "lanname",
+                "lanname",
+            ),
         };
         let fits = |column: &str, pattern: &str| match pattern {
             "" => String::new(),

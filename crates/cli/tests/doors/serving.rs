@@ -116,6 +116,28 @@ fn a_server_logs_reloads_and_sees_new_files() {
 }
 
 #[test]
+fn a_hangup_waits_until_the_database_is_open() {
+    let home = tempfile::tempdir().unwrap();
+    let init = "SELECT count(*) FROM generate_series(1::BIGINT, 300000000) AS s(i);";
+    std::fs::write(home.path().join("init.sql"), init).unwrap();
+    let mut command = diligence(home.path());
+    command.args(["serve", "--postgres", "off", "--http", "0", "--memory", "256MiB"]);
+    command.args(["--init", "init.sql", "--log-file", "log"]);
+    let mut server = Server { child: command.stdout(Stdio::piped()).spawn().unwrap(), place: String::new() };
+    let log = home.path().join("log");
+    soon("the log is begun", || log.exists());
+    server.signal("HUP");
+    let mut line = String::new();
+    BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("http://"), "{line:?}");
+    server.place = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
+    soon("SIGHUP is heeded", || std::fs::read_to_string(&log).unwrap().contains("SIGHUP: users"));
+    assert!(server.ask("GET /nowhere", "").contains("there is nothing at /nowhere"));
+    server.signal("TERM");
+    assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
 fn mistakes_end_the_start_and_are_all_told() {
     let home = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(home.path().join(name), text).unwrap();

@@ -81,6 +81,19 @@ fn statements_end_with_commands_as_well() {
 }
 
 #[test]
+fn what_there_is_can_be_listed() {
+    let home = tempfile::tempdir().unwrap();
+    let made = "CREATE TYPE mood AS ENUM ('a');\nCREATE DOMAIN small AS int CHECK (value < 9);\nCREATE TYPE both AS (a int);\n\
+                CREATE TABLE t (a int);\nCREATE ROLE bob;\nGRANT SELECT, INSERT ON t TO bob;\n";
+    let listed = |command: &str| succeeds(home.path(), &format!("{made}.headers off\n{command}\n"));
+    assert_eq!(listed("\\dT"), "public,both,composite\npublic,mood,enum\npublic,small,domain\n");
+    assert_eq!(listed("\\dT m*"), "public,mood,enum\n");
+    assert!(listed("\\dp t").contains("public,t,bob,\"INSERT, SELECT\""));
+    assert_eq!(listed("\\dx"), "plpgsql,1.0\n");
+    assert!(listed("\\dL p*").contains("python,false\n"));
+}
+
+#[test]
 fn files_have_commands_and_name_their_lines() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(

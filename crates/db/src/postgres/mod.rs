@@ -28,6 +28,7 @@ use diligence_catalog::authority::Subject;
 use diligence_catalog::locks::Locks;
 use diligence_catalog::operator_classes::{ACCESS_METHODS, OPERATOR_CLASSES, OPERATOR_FAMILIES, OperatorClass};
 use diligence_catalog::privileges::{DATABASE_OID, OWNER_OID};
+use diligence_catalog::system_catalogs::SYSTEM_CATALOGS;
 pub use diligence_catalog::types::*;
 use diligence_catalog::{
     CATALOG_NAME, ComputedTable, DomainDefinition, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation,
@@ -592,7 +593,12 @@ fn add_declared(add: Add<'_>) {
         triggers::triggers,
     );
     add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
-    add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", routines::languages);
+    add(
+        "pg_language",
+        "oid:o lanname lanowner:o lanispl:b lanpltrusted:b lanacl:T lanplcallfoid:o laninline:o \
+         lanvalidator:o tableoid:o",
+        routines::languages,
+    );
     add("pg_attrdef", "oid:o adrelid:o adnum:s adbin", declared::defaults);
     add(
         "pg_constraint",
@@ -750,9 +756,7 @@ fn class_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     });
     let indexes = declared::index_classes(snapshot);
     let indexes = indexes.into_iter().map(|index| row(index.oid, index.schema, &index.name));
-    let known =
-        [("pg_class", 1259), ("pg_constraint", 2606), ("pg_namespace", 2615), ("pg_proc", 1255), ("pg_type", 1247)];
-    let known = known.map(|(name, oid)| row(Cell::Number(oid), CATALOG_OID, name));
+    let known = SYSTEM_CATALOGS.map(|(name, oid)| row(oid.into(), CATALOG_OID, name));
     own.chain(indexes).chain(known).collect()
 }
 

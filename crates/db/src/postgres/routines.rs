@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use diligence_catalog::authority::Subject;
+use diligence_catalog::authority::{Language, Subject};
 use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::{Argument, ArgumentMode, Object, POSTGRES_SCHEMA, Relation, Routine, SessionSnapshot};
 
@@ -25,14 +25,24 @@ const LANGUAGES: [(&str, u32); 8] = [
     ("wasm_arrow", 13_806),
 ];
 
+/// The number of `pg_language`.
+const PG_LANGUAGE: u32 = 2612;
+
 fn language_oid(name: &str) -> u32 {
     LANGUAGES.iter().find(|(known, _)| *known == name).map_or(0, |(_, oid)| *oid)
 }
 
-pub(super) fn languages(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
+pub(super) fn languages(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |(name, oid): &(&str, u32)| {
         let is_sql = *name == "sql";
-        vec![(*oid).into(), (*name).into(), OWNER_OID.into(), (!is_sql).into(), is_sql.into()]
+        let language = Language::named(name);
+        let grants = language.map_or(Cell::Null, |language| roles::grants(snapshot, Subject::Language(language)));
+        // In those that are not granted nobody can do more than in SQL.
+        let is_trusted = language.is_none();
+        // What runs functions is nothing that could be called. That there is something tells `\dL` what to list.
+        let handler = if is_sql { 0 } else { *oid };
+        let head = [(*oid).into(), (*name).into(), OWNER_OID.into(), (!is_sql).into(), is_trusted.into(), grants];
+        head.into_iter().chain([handler, 0, 0, PG_LANGUAGE].map(Cell::from)).collect()
     };
     LANGUAGES.iter().map(row).collect()
 }

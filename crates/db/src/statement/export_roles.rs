@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use diligence_catalog::authority::{Grant, PUBLIC, Privileges, Subject, SubjectKind};
+use diligence_catalog::authority::{Grant, Language, PUBLIC, Privileges, Subject, SubjectKind};
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{CATALOG_NAME, Object, Relation, SessionSnapshot};
 
@@ -72,6 +72,9 @@ pub(super) fn grants(snapshot: &SessionSnapshot) -> String {
     let mut text = String::new();
     let authority = snapshot.catalog.authority();
     put(&mut text, snapshot, Subject::Database, "DATABASE", CATALOG_NAME);
+    for language in Language::ALL {
+        put(&mut text, snapshot, Subject::Language(language), "LANGUAGE", language.name());
+    }
     for (name, id) in snapshot.catalog.kept_schemas() {
         put(&mut text, snapshot, Subject::Schema(id), "SCHEMA", &quoted(name));
     }
@@ -94,7 +97,7 @@ pub(super) fn grants(snapshot: &SessionSnapshot) -> String {
             SubjectKind::Sequence => "SEQUENCES",
             SubjectKind::Routine => "FUNCTIONS",
             SubjectKind::Type => "TYPES",
-            SubjectKind::Schema | SubjectKind::Database | SubjectKind::Column => "SCHEMAS",
+            SubjectKind::Schema | SubjectKind::Database | SubjectKind::Column | SubjectKind::Language => "SCHEMAS",
         };
         if schema.is_none() {
             let _ = writeln!(text, "{head} REVOKE ALL ON {on} FROM PUBLIC;");

@@ -278,7 +278,8 @@ fn list_from_text(text: &str, field: &Arc<Field>, zone: Zone) -> Result<ArrayRef
     list_of(parts.collect::<Result<Vec<_>>>()?, field.data_type())
 }
 
-fn list_of(parts: Vec<ArrayRef>, element: &DataType) -> Result<ArrayRef> {
+/// A list of values, of a type if there are none. Fails with kind `Value` if they do not fit together.
+pub fn list_of(parts: Vec<ArrayRef>, element: &DataType) -> Result<ArrayRef> {
     let count = parts.len();
     let element = parts.first().map_or(element.clone(), |part| part.data_type().clone());
     let values = if parts.is_empty() {

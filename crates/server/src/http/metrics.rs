@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use diligence_db::status::{LatchInfo, ProcessState, StageInfo, Status};
+use diligence_db::status::{LatchInfo, PoolNumbers, ProcessState, StageInfo, Status};
 
 use crate::admission::lanes::LaneInfo;
 use crate::measures::{BUCKETS_US, Measures};
@@ -19,26 +19,51 @@ pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&service)).into_response()
 }
 
-/// Collects lines.
-struct Text(String);
+/// Something that is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Metric {
+    /// Its name, without the program's.
+    pub name: &'static str,
+    /// `gauge`, `counter` or `histogram`; the last has its values in [`Measures`].
+    pub kind: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// Its values by label, as Prometheus writes them.
+    pub values: Vec<(String, u64)>,
+}
+
+/// Collects metrics.
+struct Text(Vec<Metric>);
 
 impl Text {
     /// A metric with its values by label.
-    fn metric(&mut self, name: &str, kind: &str, help: &str, values: &[(String, u64)]) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.0, "# HELP diligence_{name} {help}\n# TYPE diligence_{name} {kind}");
-        for (label, value) in values {
-            let _ = writeln!(self.0, "diligence_{name}{label} {value}");
-        }
+    fn metric(&mut self, name: &'static str, kind: &'static str, help: &'static str, values: &[(String, u64)]) {
+        self.0.push(Metric { name, kind, help, values: values.to_vec() });
     }
 
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+    fn one(&mut self, name: &'static str, kind: &'static str, help: &'static str, value: u64) {
         self.metric(name, kind, help, &[(String::new(), value)]);
     }
 }
 
 fn text(service: &Service) -> String {
-    let mut text = Text(String::new());
+    let mut text = String::new();
+    for Metric { name, kind, help, values } in metrics_of(service) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# HELP diligence_{name} {help}\n# TYPE diligence_{name} {kind}");
+        for (label, value) in values {
+            let _ = writeln!(text, "diligence_{name}{label} {value}");
+        }
+        if kind == "histogram" {
+            times(&mut text, name, service.execution().measures());
+        }
+    }
+    text
+}
+
+/// All that is measured.
+pub(crate) fn metrics_of(service: &Service) -> Vec<Metric> {
+    let mut text = Text(Vec::new());
     sessions(&mut text, service);
     admission(&mut text, service);
     stages(&mut text, service);
@@ -48,6 +73,7 @@ fn text(service: &Service) -> String {
     processes(&mut text, status);
     sharing(&mut text, status);
     storage(&mut text, status);
+    checkpoints(&mut text, service);
     statements(&mut text, service.execution().measures());
     let version = env!("CARGO_PKG_VERSION");
     text.metric("build_info", "gauge", "The program.", &[(format!("{{version=\"{version}\"}}"), 1)]);
@@ -191,6 +217,21 @@ fn processes(text: &mut Text, status: &Status) {
     text.metric("pool_processes", "gauge", "Processes that run functions in Python and WebAssembly.", &by);
     text.one("pool_memory_bytes", "gauge", "Memory that they have.", pool.iter().map(|one| one.memory_bytes).sum());
     text.one("pool_calls_total", "counter", "Answers of such processes.", status.pool_calls() as u64);
+    let numbers = status.pool_numbers();
+    let by = |value: fn(&PoolNumbers) -> u64| {
+        numbers.map(|one| (format!("{{language=\"{}\"}}", one.runtime.name()), value(&one))).to_vec()
+    };
+    text.metric("pool_total", "gauge", "Processes that there are or will be.", &by(|one| one.counts.total as u64));
+    text.metric("pool_active", "gauge", "Those at work or waited for.", &by(|one| one.counts.active as u64));
+    text.metric("pool_threshold", "gauge", "Those that are to be free.", &by(|one| one.growth.threshold as u64));
+    text.metric("pool_minimum", "gauge", "Those started at once.", &by(|one| one.growth.minimum as u64));
+    text.metric("pool_maximum", "gauge", "Processes at most.", &by(|one| one.growth.maximum as u64));
+    text.metric("pool_requested_total", "counter", "Processes asked for.", &by(|one| one.requested_total));
+    text.metric("pool_started_total", "counter", "Processes started.", &by(|one| one.started_total));
+    text.metric("pool_ended_total", "counter", "Idle processes ended.", &by(|one| one.ended_total));
+    text.metric("pool_killed_total", "counter", "Processes killed for what they did.", &by(|one| one.killed_total));
+    text.metric("pool_died_total", "counter", "Processes that ended by themselves.", &by(|one| one.died_total));
+    text.metric("pool_refused_total", "counter", "Starts that the system refused.", &by(|one| one.refused_total));
 }
 
 /// What queries had of others.
@@ -264,25 +305,44 @@ fn storage(text: &mut Text, status: &Status) {
     text.one("temp_read_bytes_total", "counter", "Bytes read of them.", temp.read_bytes_total);
 }
 
+/// Checkpoints of a database on disk.
+fn checkpoints(text: &mut Text, service: &Service) {
+    let Some(checkpoints) = service.database().checkpoints() else { return };
+    text.one("checkpoints_total", "counter", "Checkpoints since the start.", checkpoints.total);
+    text.one("checkpoints_failed_total", "counter", "Checkpoints that failed.", checkpoints.failed_total);
+    text.one(
+        "checkpoint_last_us",
+        "gauge",
+        "Time that the last one took, in microseconds.",
+        u64::try_from(checkpoints.took.as_micros()).unwrap_or(u64::MAX),
+    );
+    text.one("checkpoint_image_bytes", "gauge", "Bytes of its image.", checkpoints.image_bytes);
+}
+
 /// Times of statements by door, and their errors by SQLSTATE.
 fn statements(text: &mut Text, measures: &Measures) {
-    let histograms = measures.histograms();
     text.metric("statement_seconds", "histogram", "From a statement's start to its end.", &[]);
-    let name = "diligence_statement_seconds";
-    for histogram in &histograms {
-        let door = histogram.door;
-        // Writing to a string does not fail.
-        for (most, count) in BUCKETS_US.iter().zip(&histogram.cumulated) {
-            let most = *most as f64 / 1e6;
-            let _ = writeln!(text.0, "{name}_bucket{{door=\"{door}\",le=\"{most}\"}} {count}");
-        }
-        let (count, sum) = (histogram.count, histogram.sum_us as f64 / 1e6);
-        let _ = writeln!(text.0, "{name}_bucket{{door=\"{door}\",le=\"+Inf\"}} {count}");
-        let _ = writeln!(text.0, "{name}_sum{{door=\"{door}\"}} {sum}\n{name}_count{{door=\"{door}\"}} {count}");
-    }
+    let histograms = measures.histograms();
     let by_door = histograms.iter().map(|one| (format!("{{door=\"{}\"}}", one.door), one.given_up));
     let help = "Statements that were cancelled, out of time, or whose clients wanted no more rows.";
     text.metric("statements_given_up_total", "counter", help, &by_door.collect::<Vec<_>>());
     let by_code = measures.errors().into_iter().map(|(code, count)| (format!("{{sqlstate=\"{code}\"}}"), count));
     text.metric("errors_total", "counter", "Errors of statements, by SQLSTATE.", &by_code.collect::<Vec<_>>());
+    text.one("spans_lost_total", "counter", "Statements left out of traces.", measures.spans().lost());
+}
+
+/// Times of statements, door by door, as a histogram.
+fn times(text: &mut String, name: &str, measures: &Measures) {
+    let name = format!("diligence_{name}");
+    for histogram in measures.histograms() {
+        let door = histogram.door;
+        // Writing to a string does not fail.
+        for (most, count) in BUCKETS_US.iter().zip(&histogram.cumulated) {
+            let most = *most as f64 / 1e6;
+            let _ = writeln!(text, "{name}_bucket{{door=\"{door}\",le=\"{most}\"}} {count}");
+        }
+        let (count, sum) = (histogram.count, histogram.sum_us as f64 / 1e6);
+        let _ = writeln!(text, "{name}_bucket{{door=\"{door}\",le=\"+Inf\"}} {count}");
+        let _ = writeln!(text, "{name}_sum{{door=\"{door}\"}} {sum}\n{name}_count{{door=\"{door}\"}} {count}");
+    }
 }

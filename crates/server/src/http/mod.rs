@@ -46,6 +46,7 @@ use tokio::sync::mpsc;
 use tonic::codegen::Service as _;
 use tower_http::compression::CompressionLayer;
 
+pub(crate) use self::metrics::{Metric, metrics_of};
 use crate::accepting::{Arrived, Socket, accepted};
 use crate::admission::{Asker, Passed};
 use crate::registry::{Entry, Registered};
@@ -115,15 +116,24 @@ pub(crate) async fn router(service: &Arc<Service>, folder: Option<&std::path::Pa
     for file in console::FILES {
         guarded = guarded.route(file.path, get(move |headers: HeaderMap| async move { file.answer(&headers) }));
     }
-    if let Some(public) = public::Public::of(folder)? {
-        guarded = guarded.fallback(move |request: Request| public.serve(request));
-    }
+    guarded = match public::Public::of(folder)? {
+        Some(public) => guarded.fallback(move |request: Request| public.serve(request)),
+        None => guarded.fallback(nowhere),
+    };
     let guarded = guarded.layer(from_fn_with_state(service.clone(), guard)).layer(CompressionLayer::new());
     Ok(Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .merge(guarded)
         .with_state(service.clone()))
+}
+
+/// The answer for a path that leads nowhere.
+async fn nowhere(request: Request) -> Response {
+    let error = Error::input(format!("there is nothing at {}", request.uri().path()));
+    let error =
+        error.with_hint("/openapi.json lists the endpoints; statements go to POST /v1/sql, and / is the console");
+    Refused::new(StatusCode::NOT_FOUND, error).into_response()
 }
 
 /// Lets requests of those who may come through.

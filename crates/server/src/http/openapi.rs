@@ -24,6 +24,9 @@ fn operation(endpoint: &Endpoint) -> Value {
     let (mut parameters, mut properties, mut required) = (Vec::new(), Map::new(), Vec::new());
     for parameter in &endpoint.parameters {
         let mut schema = schema(parameter.kind);
+        if parameter.is_list {
+            schema = json!({ "type": "array", "items": schema });
+        }
         if let Some(default) = &parameter.default {
             schema["default"] = serde_json::from_str(default).unwrap_or_else(|_| json!(default));
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, new_null_array};
+use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use axum::Extension;
 use axum::body::Bytes;
@@ -24,6 +25,7 @@ use super::rows::response;
 use super::script::answer_of;
 use super::{Caller, QUEUE_HEADER, failure, queue_header, unless_stopped, wanted_types, within};
 use crate::encoding::formats::Format;
+use crate::encoding::parameters::list_of;
 use crate::execution::{Allowed, Attempts, ScriptStatement, StatementExecution};
 use crate::service::Service;
 
@@ -197,10 +199,31 @@ fn value(value: &Value) -> Result<ArrayRef> {
             (None, Some(double)) => Arc::new(Float64Array::from(vec![double])),
             (None, None) => return Err(Error::value(format!("the number {number} is out of range"))),
         },
-        Value::Array(_) | Value::Object(_) => {
-            return Err(Error::unsupported("parameters are numbers, texts, true, false and null"));
-        }
+        Value::Array(values) => list(values)?,
+        // As text, which is read as json where that is wanted.
+        Value::Object(_) => Arc::new(StringViewArray::from_iter_values([value.to_string()])),
     })
+}
+
+/// An array parameter: numbers, texts or flags, and NULLs among them. An empty one is of texts.
+fn list(values: &[Value]) -> Result<ArrayRef> {
+    if values.iter().any(|value| value.is_array() || value.is_object()) {
+        let error = Error::unsupported("the elements of an array are numbers, texts, true, false and null");
+        return Err(error.with_hint("give it as a text, and say its type in the statement: $1::jsonb, $1::int[][]"));
+    }
+    let parts = values.iter().map(value).collect::<Result<Vec<_>>>()?;
+    let mut types = parts.iter().zip(values).filter(|(_, value)| !value.is_null()).map(|(part, _)| part.data_type());
+    let first = types.next().cloned().unwrap_or(DataType::Utf8View);
+    let element = types.try_fold(first, |known, other| match (known, other) {
+        (known, other) if known == *other => Ok(known),
+        (DataType::Int64 | DataType::Float64, DataType::Int64 | DataType::Float64) => Ok(DataType::Float64),
+        _ => Err(Error::input("the elements of an array are of different kinds").with_code("22023")),
+    })?;
+    let parts = parts.iter().zip(values).map(|(part, value)| match value {
+        Value::Null => Ok(new_null_array(&element, 1)),
+        _ => cast(part, &element).map_err(|error| Error::value(error.to_string())),
+    });
+    list_of(parts.collect::<Result<Vec<_>>>()?, &element)
 }
 
 #[cfg(test)]
@@ -208,6 +231,20 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn parameters_may_be_arrays() {
+        let typed = |value: Value| super::value(&value).map(|array| format!("{:?} {}", array.data_type(), array.len()));
+        assert!(typed(json!([1, null, 2])).unwrap().contains("Int64"));
+        assert!(typed(json!([1, 2.5])).unwrap().contains("Float64"));
+        assert!(typed(json!(["a", null])).unwrap().contains("Utf8View"));
+        assert!(typed(json!([null, true])).unwrap().contains("Boolean"));
+        assert!(typed(json!([])).unwrap().contains("Utf8View"));
+        assert_eq!(typed(json!({"a": 1})).unwrap(), "Utf8View 1");
+        for wrong in [json!([1, "a"]), json!([[1]]), json!([true, 1])] {
+            assert!(typed(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn requests_that_a_foreign_page_could_send_are_refused() {

@@ -48,6 +48,14 @@ fn value(service: &Service) -> Value {
     });
     let totals: serde_json::Map<_, _> =
         status.tuning_totals().into_iter().map(|(outcome, total)| (outcome.name().to_owned(), total.into())).collect();
+    let pool = status.pool_numbers().into_iter().map(|one| {
+        json!({
+            "language": one.runtime.name(), "total": one.counts.total, "active": one.counts.active,
+            "threshold": one.growth.threshold, "minimum": one.growth.minimum, "maximum": one.growth.maximum,
+            "requested_total": one.requested_total, "started_total": one.started_total, "ended_total": one.ended_total,
+            "killed_total": one.killed_total, "died_total": one.died_total, "refused_total": one.refused_total,
+        })
+    });
     let temp = status.temp();
     let temp_used: usize = temp.directories.iter().map(|directory| directory.clusters_used).sum();
     json!({
@@ -77,6 +85,7 @@ fn value(service: &Service) -> Value {
             "waited_for_longest": longest.map(|latch| latch.name),
         },
         "tuning": { "mode": status.tuning_mode(), "decisions_total": totals, "last": last },
+        "pool": pool.collect::<Vec<_>>(),
         "temp": {
             "used_bytes": temp_used * temp.cluster_bytes,
             "read_bytes_total": temp.read_bytes_total, "written_bytes_total": temp.written_bytes_total,

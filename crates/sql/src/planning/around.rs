@@ -11,15 +11,17 @@ use chrono::Utc;
 use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::{Privilege, Subject};
+use diligence_catalog::authority::{Language, Privilege, Subject};
 use diligence_catalog::locks::RowLock;
 use diligence_catalog::rights::DENIED;
 use diligence_catalog::rules::KeyKind;
+use diligence_catalog::system_catalogs::SYSTEM_CATALOGS;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
     RelationName, Resolved, declared_oid, looks_like_path, sequence_schema,
 };
 use diligence_engine::stages::Message;
+use diligence_pool::Runtime;
 use diligence_storage::Table;
 use diligence_storage::external::LakeMoment;
 use diligence_storage::foreign_error::from_arrow;
@@ -53,18 +55,6 @@ use crate::written::WrittenRows;
 use crate::{
     catalog_functions, facts, privileges, procedures, row_locks, sequences, session_functions, sleeping, type_names,
 };
-
-/// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
-const POSTGRES_OIDS: [(&str, i64); 8] = [
-    ("pg_attrdef", 2604),
-    ("pg_attribute", 1249),
-    ("pg_class", 1259),
-    ("pg_constraint", 2606),
-    ("pg_database", 1262),
-    ("pg_namespace", 2615),
-    ("pg_proc", 1255),
-    ("pg_type", 1247),
-];
 
 /// What is around one statement.
 pub(super) struct Around<'a> {
@@ -702,7 +692,10 @@ impl Context for Around<'_> {
     }
 
     fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
-        self.may_program()?;
+        self.may_program_in(match call.program.form.runtime() {
+            Runtime::Python => Language::Python,
+            Runtime::Wasm => Language::Wasm,
+        })?;
         call.check(&self.planner.options.pool)
     }
 
@@ -764,7 +757,8 @@ impl Context for Around<'_> {
                 match found {
                     Resolved::Object(object) => Some(i64::from(object.oid())),
                     Resolved::Computed(_) => {
-                        let known = POSTGRES_OIDS.iter().find(|(known, _)| *known == name.name).map(|(_, oid)| *oid);
+                        let known = SYSTEM_CATALOGS.iter().find(|(known, _)| *known == name.name);
+                        let known = known.map(|(_, oid)| i64::from(*oid));
                         let mut system = self.at.snapshot.system_tables();
                         let shown = || system.find(|(table, ..)| *table == name.name).map(|(_, oid, _)| i64::from(oid));
                         known.or_else(shown)

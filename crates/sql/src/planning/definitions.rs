@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::seams::OpenMode;
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::Privilege;
+use diligence_catalog::authority::{Language, Privilege};
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::rights::DENIED;
 use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View};
@@ -430,6 +430,18 @@ impl Around<'_> {
             }
         }
         Ok(Some(ast::Statement::CreateFunction(made)))
+    }
+
+    /// Fails with 42501 unless the user may make functions in this language.
+    pub(super) fn may_program_in(&self, language: Language) -> Result<()> {
+        if self.at.snapshot.rights.has_language(language) {
+            return Ok(());
+        }
+        self.may_program().map_err(|error| {
+            let name = language.name();
+            let hint = error.hint().unwrap_or_default().to_owned();
+            error.with_hint(format!("{hint}; GRANT USAGE ON LANGUAGE {name} TO a role allows it as well"))
+        })
     }
 
     /// Fails with 42501 unless the user may make functions in other languages.

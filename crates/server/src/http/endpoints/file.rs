@@ -1,6 +1,9 @@
 //! An endpoint as its file declares it.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use axum::http::{Method, StatusCode};
 use diligence_base::{Error, Result};
 use diligence_db::{Isolation, Session, bytes};
@@ -43,6 +46,8 @@ pub(super) struct EndpointStatement {
 pub(in crate::http) struct Parameter {
     pub(in crate::http) name: String,
     pub(in crate::http) kind: Kind,
+    /// Whether it is a list of such values.
+    pub(in crate::http) is_list: bool,
     /// Its value if the request has none; `None` if it must have one.
     pub(in crate::http) default: Option<String>,
 }
@@ -70,6 +75,19 @@ impl Kind {
             Self::Date => "date",
             Self::Timestamp => "timestamp",
         }
+    }
+
+    /// The one of a name, its own or SQL's.
+    fn named(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "text" | "string" | "varchar" => Self::Text,
+            "integer" | "int" | "int2" | "int4" | "int8" | "smallint" | "bigint" => Self::Integer,
+            "number" | "real" | "float" | "float4" | "float8" | "double" | "double precision" => Self::Number,
+            "boolean" | "bool" => Self::Boolean,
+            "date" => Self::Date,
+            "timestamp" => Self::Timestamp,
+            _ => return None,
+        })
     }
 
     pub(super) fn data_type(self) -> DataType {
@@ -192,8 +210,9 @@ impl Parameter {
     fn parse(text: &str) -> Result<Self> {
         let wrong = || {
             let names = Kind::ALL.map(Kind::name).join(", ");
-            Error::input(format!("'{text}' is no parameter"))
-                .with_hint(format!("write it like: -- param: limit integer = 10; types are {names}"))
+            Error::input(format!("'{text}' is no parameter")).with_hint(format!(
+                "write it like: -- param: limit integer = 10; types are {names}, and lists: integer[]"
+            ))
         };
         let (declared, default) = match text.split_once('=') {
             Some((declared, default)) => (declared, Some(default.trim().to_owned())),
@@ -201,12 +220,44 @@ impl Parameter {
         };
         let mut words = declared.split_whitespace();
         let name = words.next().filter(|name| is_name(name)).ok_or_else(wrong)?;
-        let kind = words.next().and_then(|word| Kind::ALL.into_iter().find(|kind| kind.name() == word));
-        let kind = kind.ok_or_else(wrong)?;
-        if let Some(default) = default.as_ref().filter(|default| !is_null(default, kind)) {
-            from_text(default, &kind.data_type()).map_err(|error| error.context(format!("the default of '{name}'")))?;
+        let declared = words.collect::<Vec<_>>().join(" ");
+        let (element, is_list) = declared.strip_suffix("[]").map_or((&*declared, false), |element| (element, true));
+        let kind = Kind::named(element.trim()).ok_or_else(wrong)?;
+        let parameter = Self { name: name.to_owned(), kind, is_list, default };
+        if let Some(default) = parameter.default.as_ref().filter(|default| !is_null(default, kind)) {
+            let read = from_text(&parameter.literal(default), &parameter.data_type());
+            read.map_err(|error| error.context(format!("the default of '{name}'")))?;
         }
-        Ok(Self { name: name.to_owned(), kind, default })
+        Ok(parameter)
+    }
+
+    /// The type of its values.
+    pub(super) fn data_type(&self) -> DataType {
+        let element = self.kind.data_type();
+        match self.is_list {
+            true => DataType::List(Arc::new(Field::new("item", element, true))),
+            false => element,
+        }
+    }
+
+    /// Its type as it is declared.
+    pub(super) fn type_name(&self) -> String {
+        format!("{}{}", self.kind.name(), if self.is_list { "[]" } else { "" })
+    }
+
+    /// A text as SQL reads it: of a list also `1,2,3` stands for `{1,2,3}`.
+    pub(super) fn literal<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if !self.is_list || text.trim_start().starts_with('{') {
+            return Cow::Borrowed(text);
+        }
+        if text.trim().is_empty() {
+            return Cow::Borrowed("{}");
+        }
+        let elements = text.split(',').map(|element| match self.kind {
+            Kind::Text => format!("\"{}\"", element.replace('\\', "\\\\").replace('"', "\\\"")),
+            _ => element.to_owned(),
+        });
+        Cow::Owned(format!("{{{}}}", elements.collect::<Vec<_>>().join(",")))
     }
 }
 
@@ -299,6 +350,27 @@ mod tests {
         assert!(endpoint.statements[1].sql.ends_with("INSERT INTO log VALUES ($1, $1)"));
         assert_eq!((endpoint.status, endpoint.body_bytes_max), (Some(StatusCode::ACCEPTED), 8 << 10));
         assert_eq!(endpoint.isolation, Isolation::RepeatableRead);
+    }
+
+    #[test]
+    fn types_have_sql_s_names_too_and_there_are_lists() {
+        let parsed = |text: &str| Parameter::parse(text).map(|parameter| parameter.type_name());
+        for (text, expected) in [
+            ("a int", "integer"),
+            ("a BIGINT = 3", "integer"),
+            ("a double precision", "number"),
+            ("a varchar[]", "text[]"),
+            ("a int[] = 1,2", "integer[]"),
+            ("a int[] = {1,NULL}", "integer[]"),
+            ("a date[] =", "date[]"),
+        ] {
+            assert_eq!(parsed(text).unwrap(), expected, "{text}");
+        }
+        for wrong in ["a int default 3", "a int[][]", "a json", "a int[] = x", "a", "a []"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+        let texts = Parameter::parse("a text[]").unwrap();
+        assert_eq!(texts.literal("x \"y\",b\\c"), "{\"x \\\"y\\\"\",\"b\\\\c\"}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use arrow::array::{ArrayRef, new_null_array};
+use arrow::datatypes::DataType;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use diligence_base::{Error, Result};
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use super::super::Refused;
 use super::file::{Endpoint, Kind, Parameter, is_null};
-use crate::encoding::parameters::from_text;
+use crate::encoding::parameters::{from_text, list_of};
 
 /// A value as a request has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub(super) enum Given {
     Flag(bool),
     /// `null` of JSON.
     Null,
+    /// Several values: an array of JSON, or a name of a form that comes several times.
+    List(Vec<Given>),
 }
 
 /// The values of a request by name. No name has two.
@@ -34,10 +37,21 @@ pub(super) enum Given {
 pub(super) struct GivenValues(BTreeMap<String, Given>);
 
 impl GivenValues {
-    /// Adds the values of a query string or of a form.
-    pub(super) fn add_form(&mut self, text: &[u8]) -> Result<()> {
-        form_urlencoded::parse(text)
-            .try_for_each(|(name, value)| self.add(name.into_owned(), Given::Text(value.into())))
+    /// Adds the values of a query string or of a form. A list may come in several parts.
+    fn add_form(&mut self, endpoint: &Endpoint, text: &[u8]) -> Result<()> {
+        let mut lists = BTreeMap::<String, Vec<Given>>::new();
+        for (name, value) in form_urlencoded::parse(text) {
+            let value = Given::Text(value.into());
+            match endpoint.parameters.iter().any(|parameter| parameter.is_list && parameter.name == *name) {
+                true => lists.entry(name.into_owned()).or_default().push(value),
+                false => self.add(name.into_owned(), value)?,
+            }
+        }
+        for (name, mut values) in lists {
+            let value = if values.len() == 1 { values.remove(0) } else { Given::List(values) };
+            self.add(name, value)?;
+        }
+        Ok(())
     }
 
     /// Adds a value. Fails with code 22023 if there is one of the name.
@@ -50,7 +64,13 @@ impl GivenValues {
     }
 
     /// Adds the values of a body.
-    async fn add_body(&mut self, headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<(), Refused> {
+    async fn add_body(
+        &mut self,
+        endpoint: &Endpoint,
+        headers: &HeaderMap,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<(), Refused> {
         let bytes = read(body, bytes_max).await?;
         if bytes.is_empty() {
             return Ok(());
@@ -66,7 +86,7 @@ impl GivenValues {
                 }
                 Ok(())
             }
-            "application/x-www-form-urlencoded" => Ok(self.add_form(&bytes)?),
+            "application/x-www-form-urlencoded" => Ok(self.add_form(endpoint, &bytes)?),
             other => {
                 let error = Error::input(format!("a body of type '{other}' is not taken"))
                     .with_hint("send Content-Type: application/json or application/x-www-form-urlencoded");
@@ -105,6 +125,10 @@ impl Given {
             Self::Text(text) | Self::Number(text) => Some(text.clone()),
             Self::Flag(flag) => Some(flag.to_string()),
             Self::Null => None,
+            Self::List(values) => {
+                let texts = values.iter().map(|value| value.text().unwrap_or_else(|| "null".to_owned()));
+                Some(texts.collect::<Vec<_>>().join(","))
+            }
         }
     }
 
@@ -114,6 +138,7 @@ impl Given {
             Self::Number(_) => "a number",
             Self::Flag(_) => "true or false",
             Self::Null => "null",
+            Self::List(_) => "a list",
         }
     }
 }
@@ -129,12 +154,12 @@ impl Endpoint {
         bytes_max: usize,
     ) -> Result<GivenValues, Refused> {
         let mut given = GivenValues::default();
-        given.add_form(query.unwrap_or_default().as_bytes())?;
+        given.add_form(self, query.unwrap_or_default().as_bytes())?;
         for (name, value) in self.path_parameters().zip(in_path) {
             given.add(name.to_owned(), Given::Text(value))?;
         }
         if !self.is_reading() {
-            given.add_body(headers, body, bytes_max.min(self.body_bytes_max)).await?;
+            given.add_body(self, headers, body, bytes_max.min(self.body_bytes_max)).await?;
         }
         Ok(given)
     }
@@ -155,21 +180,46 @@ impl Endpoint {
 
 impl Parameter {
     fn value(&self, given: Option<&Given>) -> Result<ArrayRef> {
-        let data_type = self.kind.data_type();
-        let of_text = |text: &str| match is_null(text, self.kind) {
-            true => Ok(new_null_array(&data_type, 1)),
-            false => from_text(text, &data_type).map_err(|error| error.context(&self.name)),
-        };
         match (given, &self.default) {
             (None, None) => Err(wrong(format!("the parameter '{}' is missing", self.name))),
-            (None, Some(text)) | (Some(Given::Text(text)), _) => of_text(text),
-            (Some(Given::Null), _) => Ok(new_null_array(&data_type, 1)),
-            (Some(Given::Number(text)), _) if matches!(self.kind, Kind::Integer | Kind::Number) => of_text(text),
-            (Some(Given::Flag(flag)), _) if self.kind == Kind::Boolean => of_text(&flag.to_string()),
-            (Some(other), _) => {
-                Err(wrong(format!("the parameter '{}' is {}, and not {}", self.name, self.kind.name(), other.kind())))
+            (None, Some(text)) | (Some(Given::Text(text)), _) => self.of_text(text, &self.data_type()),
+            (Some(Given::Null), _) => Ok(new_null_array(&self.data_type(), 1)),
+            (Some(Given::List(values)), _) if self.is_list => {
+                let parts = values.iter().map(|value| self.element(value)).collect::<Result<Vec<_>>>()?;
+                list_of(parts, &self.kind.data_type())
+            }
+            (Some(other), _) if self.is_list => Err(self.is_not(&self.type_name(), other)),
+            (Some(other), _) => self.element(other),
+        }
+    }
+
+    /// A single value.
+    fn element(&self, given: &Given) -> Result<ArrayRef> {
+        let data_type = self.kind.data_type();
+        match given {
+            Given::Null => Ok(new_null_array(&data_type, 1)),
+            Given::Text(text) => match is_null(text, self.kind) {
+                true => Ok(new_null_array(&data_type, 1)),
+                false => from_text(text, &data_type).map_err(|error| error.context(&self.name)),
+            },
+            Given::Number(text) if matches!(self.kind, Kind::Integer | Kind::Number) => self.of_text(text, &data_type),
+            Given::Flag(flag) if self.kind == Kind::Boolean => self.of_text(&flag.to_string(), &data_type),
+            other => Err(self.is_not(self.kind.name(), other)),
+        }
+    }
+
+    fn of_text(&self, text: &str, data_type: &DataType) -> Result<ArrayRef> {
+        match is_null(text, self.kind) {
+            true => Ok(new_null_array(data_type, 1)),
+            false => {
+                let text = if matches!(data_type, DataType::List(_)) { self.literal(text) } else { text.into() };
+                from_text(&text, data_type).map_err(|error| error.context(&self.name))
             }
         }
+    }
+
+    fn is_not(&self, wanted: &str, found: &Given) -> Error {
+        wrong(format!("the parameter '{}' is {wanted}, and not {}", self.name, found.kind()))
     }
 }
 
@@ -183,8 +233,9 @@ fn given(name: &str, value: Value) -> Result<Given> {
         Value::Bool(flag) => Given::Flag(flag),
         Value::Number(number) => Given::Number(number.to_string()),
         Value::String(text) => Given::Text(text),
-        Value::Array(_) | Value::Object(_) => {
-            return Err(wrong(format!("the parameter '{name}' is a text, a number, true, false or null")));
+        Value::Array(values) => Given::List(values.into_iter().map(|value| given(name, value)).collect::<Result<_>>()?),
+        Value::Object(_) => {
+            return Err(wrong(format!("the parameter '{name}' is a text, a number, true, false, null or a list")));
         }
     })
 }
@@ -273,6 +324,52 @@ mod tests {
             let found = values[1].as_string_view();
             assert_eq!(found.is_valid(0).then(|| found.value(0)), text, "{body}");
             assert_eq!(values[2].is_valid(0).then(|| values[2].as_boolean().value(0)), flag, "{body}");
+        }
+    }
+
+    #[test]
+    fn lists_come_in_several_ways() {
+        let file =
+            "-- endpoint: POST /api/x\n-- param: ids int[] = 1,2\n-- param: names text[] = {}\nSELECT $ids, $names";
+        let endpoint = Endpoint::parse(file).unwrap();
+        let values = |query: &str, body: &str| -> Result<Vec<ArrayRef>, Refused> {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            let body = Body::from(body.to_owned());
+            let given = block_on(endpoint.given(Some(query), vec![], &headers, body, 1 << 20))?;
+            Ok(endpoint.values(&given)?)
+        };
+        for (query, body, ids, names) in [
+            ("", "", Some(vec![Some(1), Some(2)]), vec![]),
+            ("ids=3", "", Some(vec![Some(3)]), vec![]),
+            ("ids=3,4&names=a", "", Some(vec![Some(3), Some(4)]), vec!["a"]),
+            ("ids=3&ids=4&names=a,b&names=c", "", Some(vec![Some(3), Some(4)]), vec!["a,b", "c"]),
+            ("ids={5,NULL}&names={\"x,y\"}", "", Some(vec![Some(5), None]), vec!["x,y"]),
+            ("ids=", "", Some(vec![]), vec![]),
+            ("ids=null", "", None, vec![]),
+            ("", r#"{"ids": [7, null, "8"], "names": ["é", "{"]}"#, Some(vec![Some(7), None, Some(8)]), vec!["é", "{"]),
+            ("", r#"{"ids": [], "names": "p,q"}"#, Some(vec![]), vec!["p", "q"]),
+        ] {
+            let values = values(query, body).unwrap_or_else(|refused| panic!("{query} {body}: {}", refused.error));
+            let found = values[0].as_list::<i32>();
+            let found =
+                found.is_valid(0).then(|| found.value(0).as_primitive::<Int64Type>().iter().collect::<Vec<_>>());
+            assert_eq!(found, ids, "{query} {body}");
+            let found = values[1].as_list::<i32>().value(0);
+            assert_eq!(found.as_string_view().iter().flatten().collect::<Vec<_>>(), names, "{query} {body}");
+        }
+        for (query, body) in [
+            ("ids=x", ""),
+            ("ids=1,,2", ""),
+            ("ids={1", ""),
+            ("", r#"{"ids": 1}"#),
+            ("", r#"{"ids": ["x"]}"#),
+            ("", r#"{"ids": [[1]]}"#),
+            ("", r#"{"ids": {"a": 1}}"#),
+            ("", r#"{"names": [1]}"#),
+            ("ids=1", r#"{"ids": [1]}"#),
+        ] {
+            assert!(values(query, body).is_err(), "{query} {body}");
         }
     }
 

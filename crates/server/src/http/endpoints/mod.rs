@@ -84,7 +84,9 @@ impl Endpoints {
         let Some(folder) = folder else { return Ok(all) };
         let unreadable = |path: &Path, error: std::io::Error| Error::file(format!("{}: {error}", path.display()));
         let mut mistakes = Vec::new();
-        for path in LocalDisk.list(folder).map_err(|error| unreadable(folder, error))? {
+        let listed = LocalDisk.list(folder);
+        let listed = listed.map_err(|error| unreadable(folder, error).context("the directory of endpoints"))?;
+        for path in listed {
             let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
             if ["sql", "html"].contains(&extension) && LocalDisk.is_file(&path) {
                 let text = LocalDisk.read_text(&path).map_err(|error| unreadable(&path, error))?;
@@ -181,7 +183,7 @@ impl Endpoint {
             if ["create", "alter", "drop", "attach", "set"].iter().any(|defining| word.eq_ignore_ascii_case(defining)) {
                 return Ok(());
             }
-            let types = statement.parameters.iter().map(|place| Some(self.parameters[*place].kind.data_type()));
+            let types = statement.parameters.iter().map(|place| Some(self.parameters[*place].data_type()));
             let (own, sql, types) = (session.clone(), statement.sql.clone(), types.collect::<Vec<_>>());
             let describe = move || own.parse(&sql).and_then(|parsed| own.describe(&parsed, &types)).map(drop);
             service.execution().compute(describe).await?;

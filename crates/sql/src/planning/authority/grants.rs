@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{
-    DefaultsOf, GrantChange, GrantedOn, Privilege, Privileges, RoleChange, Subject, SubjectKind,
+    DefaultsOf, GrantChange, GrantedOn, Language, Privilege, Privileges, RoleChange, Subject, SubjectKind,
 };
 use diligence_catalog::rights::DENIED;
 use diligence_catalog::{CATALOG_NAME, Object, RelationName, Resolved, no_schema};
@@ -198,7 +198,10 @@ impl Around<'_> {
                 Ok(subject(&*self.type_object(&name)?.ok_or_else(missing)?))
             });
         }
-        if words.come(&["language"]) || words.come(&["tablespace"]) || words.come(&["foreign"]) {
+        if words.take(&["language"]) {
+            return words.list(|words| self.language_subject(&words.name()?.0));
+        }
+        if words.come(&["tablespace"]) || words.come(&["foreign"]) {
             let what = words.word()?;
             let error = Error::unsupported(format!("privileges of a {what} are not supported")).with_code("0A000");
             return Err(error.with_hint("the server's file of users says who may make functions and name files"));
@@ -215,6 +218,22 @@ impl Around<'_> {
             }
             Ok(found)
         })
+    }
+
+    /// A language of functions. Fails with 42704 if there is none of the name, with 0A000 for one that is everybody's,
+    /// and with 42501 if whoever grants it may do everything but make such functions.
+    fn language_subject(&self, name: &str) -> Result<(Subject, SubjectKind, String)> {
+        let Some(language) = Language::named(name) else {
+            if ["sql", "plpgsql", "internal", "c"].contains(&name) {
+                let message = format!("privileges of the language {name} are not supported");
+                return Err(Error::unsupported(message).with_code("0A000").with_hint("everybody may use it"));
+            }
+            return Err(Error::input(format!("language \"{name}\" does not exist")).with_code("42704"));
+        };
+        if self.planner.catalogs().speaker().is_superuser {
+            self.may_program()?;
+        }
+        Ok((Subject::Language(language), SubjectKind::Language, language.name().to_owned()))
     }
 
     /// A column of a relation. Fails with 0LP01 for what has no columns, 42703 if there is none of the name.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use diligence_base::{Error, Result};
+use crate::{Error, Result};
 
 /// `5s`, `1min`, `250`: milliseconds if there is no unit. Fails with code 22023 for what is no time.
 pub fn duration(text: &str) -> Result<Duration> {
