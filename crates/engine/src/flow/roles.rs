@@ -205,6 +205,10 @@ pub trait Sink: Send + Sync {
     fn bytes_min(&self, _context: &QueryContext) -> usize {
         0
     }
+    /// What of them it has while it is complete and nobody reads it. Whoever reads it needs the others again.
+    fn bytes_at_rest(&self, context: &QueryContext) -> usize {
+        self.bytes_min(context)
+    }
     /// One piece of finishing work.
     fn part(&self, _index: usize, _setup: &QueryContext) -> Result<()> {
         Ok(())
