@@ -398,10 +398,15 @@ fn buffers_that_nobody_needs_for_a_while_are_not_kept() {
     assert_eq!((memory.reserved_bytes(), buffers.at_hand()), (0, 0));
     let mut other = broker.account(QueryId(2), None).reservation("HashJoin");
     other.grow(2 * CLUSTER).unwrap();
-    assert_eq!(buffers.keep(3).unwrap_err().kind(), ErrorKind::Resource);
+    buffers.keep(3).unwrap();
+    assert_eq!((memory.reserved_bytes(), buffers.at_hand()), (3 * CLUSTER, 3), "beyond the budget");
+    buffers.keep(0).unwrap();
+    memory.go_ahead(true);
+    assert_eq!(buffers.keep(3).unwrap_err().kind(), ErrorKind::Resource, "the query is to be started again");
     assert_eq!(memory.reserved_bytes(), 0, "it keeps what it kept");
     buffers.keep_firmly(3);
     assert_eq!((memory.reserved_bytes(), buffers.at_hand()), (3 * CLUSTER, 3));
+    memory.go_ahead(false);
     drop(other);
     append(&mut writers[0], &content(1, 100)).unwrap();
     let mut reader = writers.remove(0).finish().into_reader(&buffers);

@@ -127,26 +127,30 @@ impl SpillBuffers {
         drop(spare);
     }
 
-    /// Keeps so many clusters reserved from now on, in place of `clusters_min`. What waits for its reader keeps none: the
-    /// buffers that it still has go back as soon as nobody uses them. Fails if memory is refused, and keeps what it kept.
+    /// Keeps so many clusters reserved from now on, in place of `clusters_min`, even if memory is refused. What waits for
+    /// its reader keeps none: the buffers that it still has go back as soon as nobody uses them. Fails if the query is
+    /// better started again than that they are taken beyond the budget, and keeps what it kept.
     pub fn keep(&self, clusters: usize) -> Result<()> {
         let spare = {
             let mut state = self.0.state.lock();
-            let reserved = self.0.reserved_clusters(clusters, state.wanted, state.spare.len(), state.ahead);
-            let missing = (reserved * self.0.space.cluster_bytes).saturating_sub(state.reservation.bytes());
-            state.reservation.grow(missing)?;
+            let missing = self.0.missing_to_keep(&state, clusters);
+            if let Err(error) = state.reservation.grow(missing) {
+                if state.reservation.should_wait(missing) {
+                    return Err(error);
+                }
+                state.reservation.overdraw(missing);
+            }
             self.0.keep(&mut state, clusters)
         };
         drop(spare);
         Ok(())
     }
 
-    /// The same, even if memory is refused: for what gives back much more.
+    /// The same without an error: for what gives back much more, or keeps none.
     pub fn keep_firmly(&self, clusters: usize) {
         let spare = {
             let mut state = self.0.state.lock();
-            let reserved = self.0.reserved_clusters(clusters, state.wanted, state.spare.len(), state.ahead);
-            let missing = (reserved * self.0.space.cluster_bytes).saturating_sub(state.reservation.bytes());
+            let missing = self.0.missing_to_keep(&state, clusters);
             if state.reservation.grow(missing).is_err() {
                 state.reservation.overdraw(missing);
             }
@@ -239,6 +243,12 @@ impl Shared {
 
     fn reserved_clusters(&self, clusters_min: usize, wanted: usize, spare: usize, ahead: usize) -> usize {
         (wanted + spare).max(clusters_min) + ahead
+    }
+
+    /// Bytes that are to be reserved to keep so many clusters.
+    fn missing_to_keep(&self, state: &BufferState, clusters: usize) -> usize {
+        let reserved = self.reserved_clusters(clusters, state.wanted, state.spare.len(), state.ahead);
+        (reserved * self.space.cluster_bytes).saturating_sub(state.reservation.bytes())
     }
 
     /// Keeps so many clusters; what they need is reserved. Returns spare buffers, if there are to be none.

@@ -267,7 +267,7 @@ impl RetiredBuffers {
     pub fn wake(&self, context: &QueryContext) -> Result<()> {
         let mut is_read = self.is_read.lock();
         if !*is_read && let Some(buffers) = self.buffers.get() {
-            keep_or_overdraw(buffers, Self::clusters_min(context))?;
+            buffers.keep(Self::clusters_min(context))?;
         }
         *is_read = true;
         Ok(())
@@ -278,15 +278,4 @@ impl RetiredBuffers {
         *self.is_read.lock() = false;
         self.rest();
     }
-}
-
-/// Keeps so many clusters, even if memory is refused. Fails if the query is better started again.
-pub(super) fn keep_or_overdraw(buffers: &SpillBuffers, clusters: usize) -> Result<()> {
-    if let Err(error) = buffers.keep(clusters) {
-        if buffers.sibling().should_wait(clusters * buffers.space().cluster_bytes()) {
-            return Err(error);
-        }
-        buffers.keep_firmly(clusters);
-    }
-    Ok(())
 }

@@ -19,7 +19,7 @@
 //!    stayed are merged and come out (or are written after all, if that is what another one needs); then the pairs, a
 //!    partition at a time, become counts and sums of their groups (*resolved*); then the groups in temp space are
 //!    merged, a partition at a time. A partition that does not fit is split by another hash ([`merge`]), as often as
-//!    needed.
+//!    needed, unless it is so small that its parts would be no smaller on the disk.
 //!
 //! This is the overflow of a hybrid hash join, with partial results in place of rows. Gamma's report of 1988 describes
 //! the overflow of joins only (section 6.2.2).
@@ -45,7 +45,6 @@ use diligence_base::{ErrorKind, Result};
 use diligence_disk::{SpillBuffers, SpillMemory, TempSpace};
 use diligence_memory::{QueryMemory, Reservation};
 
-use super::finished::keep_or_overdraw;
 use super::key_layout::KeyLayout;
 use super::program::Program;
 use super::states::State;
@@ -189,7 +188,7 @@ impl Spill {
         if *demand == Demand::Working {
             return Ok(());
         }
-        keep_or_overdraw(&self.buffers, Self::clusters_min(1 << self.bits, self.packets))?;
+        self.buffers.keep(Self::clusters_min(1 << self.bits, self.packets))?;
         *demand = Demand::Working;
         Ok(())
     }
