@@ -127,9 +127,9 @@ impl SpillBuffers {
         drop(spare);
     }
 
-    /// Keeps so many clusters reserved from now on, in place of `clusters_min`, even if memory is refused. What waits for
-    /// its reader keeps none: the buffers that it still has go back as soon as nobody uses them. Fails if the query is
-    /// better started again than that they are taken beyond the budget, and keeps what it kept.
+    /// Keeps so many clusters reserved from now on, in place of `clusters_min`, even if memory is refused. What waits
+    /// for its reader keeps none: the buffers that it still has go back as soon as nobody uses them. Fails if the query
+    /// is better started again than that they are taken beyond the budget, and keeps what it kept.
     pub fn keep(&self, clusters: usize) -> Result<()> {
         let spare = {
             let mut state = self.0.state.lock();

@@ -7,8 +7,8 @@
 //! Invariants:
 //! * Nobody reads before all rows are there, so no reader waits for another.
 //! * When the last place has read them, they are let go.
-//! * Rows in memory stay there until then. Those of all parts of a plan have no more than a quarter of what the query may
-//!   have, and parts that wait for their readers keep no buffers.
+//! * Rows in memory stay there until then. Those of all parts of a plan have no more than a quarter of what the query
+//!   may have, and parts that wait for their readers keep no buffers.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};

@@ -519,8 +519,8 @@ impl Reclaim for SharedAggregate {
 }
 
 impl SharedAggregate {
-    /// A packet is to read: the buffers are there for all that will. Fails if memory is refused, and the query is better
-    /// started again than that it is taken beyond the budget.
+    /// A packet is to read: the buffers are there for all that will. Fails if memory is refused, and the query is
+    /// better started again than that it is taken beyond the budget.
     pub fn begin_reading(&self, context: &QueryContext) -> Result<()> {
         if let Some(board) = &self.finished()?.board {
             board.spill.wake()?;

@@ -172,8 +172,8 @@ impl Spill {
         })
     }
 
-    /// All rows are in, and nobody reads yet, or any more: what the files have in memory goes to the disk, and no buffers
-    /// are kept.
+    /// All rows are in, and nobody reads yet, or any more: what the files have in memory goes to the disk, and no
+    /// buffers are kept.
     pub fn rest(&self) {
         self.close_clusters();
         let mut demand = self.demand.lock();

@@ -121,7 +121,8 @@ fn groups_at_rest_give_back_what_somebody_needs() {
     }
 }
 
-/// What waits for its reader keeps next to nothing: rows in temp space need no buffers, and others can ask for the rest.
+/// What waits for its reader keeps next to nothing: rows in temp space need no buffers, and others can ask for the
+/// rest.
 #[test]
 fn groups_that_wait_for_their_reader_keep_no_buffers() {
     for (seed, case) in cases().into_iter().enumerate().filter(|(_, case)| !case.keys.is_empty()) {
