@@ -29,9 +29,10 @@ const HEAVY_FACTORS: [usize; 5] = [7919, 7921, 7923, 7927, 7929];
 /// Three of them fill it.
 const MEMORY_BYTES: usize = 48 << 20;
 
-/// What is reserved above the budget at most: twice the broker's slack of 16 MiB, and as much again of what may be
-/// overdrawn, for single rows and for the buffers with which more is given back (`memory`, first page).
-const SLACK_BYTES: usize = 64 << 20;
+/// What is reserved above the budget at most: twice the broker's slack of 16 MiB, and as much as half of that of what
+/// may be overdrawn: a batch of 512 KiB that waits for each slow reader, and one that is on its way to it; single rows,
+/// and the buffers with which more is given back (`memory`, first page).
+const SLACK_BYTES: usize = 48 << 20;
 
 /// What a process may have beside the budget: programs and libraries, stacks, plans, sessions with their messages of
 /// megabytes. The largest parts are statements of 20 MB that are parsed at the same time.

@@ -259,8 +259,9 @@ fn many_sorts_and_groups_side_by_side_need_no_more_than_a_few() {
     run(&session, &format!("COPY ({rows}) TO '{file}'")).unwrap();
     let groups = "SELECT count(*) FROM (SELECT s, count(*) AS n FROM";
     let sorts = "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY s) AS n FROM";
-    // An aggregate that was filled keeps its buffers until it is read: twenty of them have some 40 MiB.
-    for (budget, select, end) in [(24 << 20, sorts, ""), (48 << 20, groups, "GROUP BY s")] {
+    for (budget, select, end) in
+        [(24 << 20, sorts, ""), (48 << 20, groups, "GROUP BY s"), (24 << 20, groups, "GROUP BY s")]
+    {
         let session = database(Some(budget)).session();
         // No two are the same, so each is computed.
         let part = |part: i64| format!("({select} '{file}' WHERE v % {PARTS} <> {part} {end}))");

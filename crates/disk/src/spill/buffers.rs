@@ -31,7 +31,8 @@ type Pages = Box<[Page]>;
 /// How much memory an operator lets its files have.
 #[derive(Clone, Copy, Debug)]
 pub struct SpillMemory {
-    /// Clusters that stay reserved from the beginning to the end: asking for fewer is never refused.
+    /// Clusters that stay reserved from the beginning to the end, or [as long as they are
+    /// kept](SpillBuffers::keep): asking for fewer is never refused.
     pub clusters_min: usize,
     /// Clusters at most, even if the budget has more; `usize::MAX` leaves it to the budget.
     pub clusters_max: usize,
@@ -56,6 +57,8 @@ pub(super) struct Shared {
 }
 
 struct BufferState {
+    /// Clusters that stay reserved now.
+    clusters_min: usize,
     spare: Vec<Pages>,
     /// Buffers that somebody holds: those that were filled, and those that were read and wanted.
     wanted: usize,
@@ -76,7 +79,15 @@ impl SpillBuffers {
         reservation.resize(memory.clusters_min * space.cluster_bytes())?;
         let state = Mutex::named(
             &BUFFERS,
-            BufferState { reservation, spare: Vec::new(), wanted: 0, ahead: 0, writing: 0, waiting: Vec::new() },
+            BufferState {
+                clusters_min: memory.clusters_min,
+                spare: Vec::new(),
+                wanted: 0,
+                ahead: 0,
+                writing: 0,
+                waiting: Vec::new(),
+                reservation,
+            },
         );
         let memory = SpillMemory {
             clusters_max: memory.clusters_max.max(memory.clusters_min).max(1),
@@ -112,6 +123,38 @@ impl SpillBuffers {
             let spare = std::mem::take(&mut state.spare);
             self.0.shrink(&mut state);
             spare
+        };
+        drop(spare);
+    }
+
+    /// Keeps so many clusters reserved from now on, in place of `clusters_min`, even if memory is refused. What waits
+    /// for its reader keeps none: the buffers that it still has go back as soon as nobody uses them. Fails if the query
+    /// is better started again than that they are taken beyond the budget, and keeps what it kept.
+    pub fn keep(&self, clusters: usize) -> Result<()> {
+        let spare = {
+            let mut state = self.0.state.lock();
+            let missing = self.0.missing_to_keep(&state, clusters);
+            if let Err(error) = state.reservation.grow(missing) {
+                if state.reservation.should_wait(missing) {
+                    return Err(error);
+                }
+                state.reservation.overdraw(missing);
+            }
+            self.0.keep(&mut state, clusters)
+        };
+        drop(spare);
+        Ok(())
+    }
+
+    /// The same without an error: for what gives back much more, or keeps none.
+    pub fn keep_firmly(&self, clusters: usize) {
+        let spare = {
+            let mut state = self.0.state.lock();
+            let missing = self.0.missing_to_keep(&state, clusters);
+            if state.reservation.grow(missing).is_err() {
+                state.reservation.overdraw(missing);
+            }
+            self.0.keep(&mut state, clusters)
         };
         drop(spare);
     }
@@ -183,7 +226,7 @@ impl Shared {
     fn grant(&self, state: &mut BufferState, wanted: usize, ahead: usize) -> Result<Option<Pages>> {
         let (wanted, ahead) = (state.wanted + wanted, state.ahead + ahead);
         let needed = wanted + ahead;
-        let reserved_for_need = if ahead > state.ahead { wanted.max(self.memory.clusters_min) + ahead } else { needed };
+        let reserved_for_need = if ahead > state.ahead { wanted.max(state.clusters_min) + ahead } else { needed };
         if reserved_for_need > self.memory.clusters_max {
             return Err(Error::resource(format!(
                 "an operator has all of its {} clusters of temp space in memory",
@@ -191,15 +234,29 @@ impl Shared {
             )));
         }
         let spare = state.spare.len().saturating_sub(1);
-        let missing = (self.reserved_clusters(wanted, spare, ahead) * self.space.cluster_bytes)
-            .saturating_sub(state.reservation.bytes());
+        let reserved = self.reserved_clusters(state.clusters_min, wanted, spare, ahead);
+        let missing = (reserved * self.space.cluster_bytes).saturating_sub(state.reservation.bytes());
         state.reservation.grow(missing)?;
         (state.wanted, state.ahead) = (wanted, ahead);
         Ok(state.spare.pop())
     }
 
-    fn reserved_clusters(&self, wanted: usize, spare: usize, ahead: usize) -> usize {
-        (wanted + spare).max(self.memory.clusters_min) + ahead
+    fn reserved_clusters(&self, clusters_min: usize, wanted: usize, spare: usize, ahead: usize) -> usize {
+        (wanted + spare).max(clusters_min) + ahead
+    }
+
+    /// Bytes that are to be reserved to keep so many clusters.
+    fn missing_to_keep(&self, state: &BufferState, clusters: usize) -> usize {
+        let reserved = self.reserved_clusters(clusters, state.wanted, state.spare.len(), state.ahead);
+        (reserved * self.space.cluster_bytes).saturating_sub(state.reservation.bytes())
+    }
+
+    /// Keeps so many clusters; what they need is reserved. Returns spare buffers, if there are to be none.
+    fn keep(&self, state: &mut BufferState, clusters: usize) -> Vec<Pages> {
+        state.clusters_min = clusters;
+        let spare = if clusters == 0 { std::mem::take(&mut state.spare) } else { Vec::new() };
+        self.shrink(state);
+        spare
     }
 
     fn buffer(self: &Arc<Self>, spare: Option<Pages>, is_ahead: bool) -> ClusterBuffer {
@@ -210,7 +267,7 @@ impl Shared {
 
     /// Reserves no more than what there are buffers for, and the minimum.
     fn shrink(&self, state: &mut BufferState) {
-        let clusters = self.reserved_clusters(state.wanted, state.spare.len(), state.ahead);
+        let clusters = self.reserved_clusters(state.clusters_min, state.wanted, state.spare.len(), state.ahead);
         let surplus = state.reservation.bytes().saturating_sub(clusters * self.space.cluster_bytes);
         state.reservation.shrink(surplus);
     }
@@ -223,7 +280,9 @@ impl Shared {
             } else {
                 state.wanted -= 1;
             }
-            let surplus = if state.spare.len() < self.memory.writes_max {
+            // Whoever never had a minimum is at work, whoever has given it up is not.
+            let is_at_work = state.clusters_min > 0 || self.memory.clusters_min == 0;
+            let surplus = if is_at_work && state.spare.len() < self.memory.writes_max {
                 state.spare.push(pages);
                 None
             } else {

@@ -6,7 +6,8 @@
 //! Invariants:
 //! * A sender's batch is always taken; the answer says whether it may send another. So a port holds at most
 //!   `credits` + the number of senders batches; fewer if they are large, but one.
-//! * What waits inside is reserved as long as it does, if its sender says so: also for a reader who is slow.
+//! * What waits inside is reserved as long as it does, if its sender says so: also for a reader who is slow. While more
+//!   than the budget is reserved, one batch is enough for a reader: many may be slow at once.
 //! * When the receiver is gone or a sender has failed, what is queued is dropped and senders hear `Enough`.
 //! * When all senders are gone, the receiver gets what is queued and then the end.
 
@@ -29,6 +30,8 @@ struct PortState<T> {
     credits: usize,
     bytes: usize,
     bytes_max: usize,
+    /// Of whom the rows for a reader are.
+    memory: Option<QueryMemory>,
     senders: usize,
     receiver_gone: bool,
     failure: Option<Error>,
@@ -64,6 +67,7 @@ pub fn port<T>(credits: usize) -> (Sender<T>, Receiver<T>) {
             credits: credits.max(1),
             bytes: 0,
             bytes_max: usize::MAX,
+            memory: None,
             senders: 1,
             receiver_gone: false,
             failure: None,
@@ -101,7 +105,9 @@ impl<T> Sender<T> {
 
     /// The same where whoever receives may take his time.
     pub fn bound_for_reader(&self, memory: &QueryMemory) {
-        self.0.0.lock().bytes_max = memory.limit_bytes() / READER_DIVISOR;
+        let mut state = self.0.0.lock();
+        state.bytes_max = memory.limit_bytes() / READER_DIVISOR;
+        state.memory = Some(memory.clone());
     }
 
     fn put(&self, queued: Queued<T>, waker: &Waker) -> Accept {
@@ -148,7 +154,9 @@ impl<T> Queued<T> {
 
 impl<T> PortState<T> {
     fn has_credit(&self) -> bool {
-        self.queue.len() < self.credits && self.bytes < self.bytes_max || self.queue.is_empty()
+        let is_overdrawn = || self.memory.as_ref().is_some_and(QueryMemory::is_overdrawn);
+        let has_room = || self.queue.len() < self.credits && self.bytes < self.bytes_max && !is_overdrawn();
+        self.queue.is_empty() || has_room()
     }
 
     fn has_ended(&self) -> bool {
@@ -298,6 +306,26 @@ mod tests {
         assert_eq!(memory.reserved_bytes(), 0);
         assert_eq!(sender.send_reserved(4, 60, &none, &waker), Accept::Enough);
         assert_eq!(memory.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn a_slow_reader_has_one_batch_while_more_than_the_budget_is_reserved() {
+        let broker = Broker::new(6400);
+        let memory = broker.account(QueryId(1), None);
+        let (sender, receiver) = port::<u32>(4);
+        sender.bound_for_reader(&memory);
+        let none = memory.reservation("Result");
+        let (woken, waker) = counting();
+        assert_eq!(sender.send_reserved(1, 10, &none, &waker), Accept::More);
+        let mut other = broker.account(QueryId(2), None).reservation("Sort");
+        other.overdraw(6400);
+        assert_eq!(sender.ready(&waker), Accept::Wait);
+        assert_eq!(sender.send_reserved(2, 10, &none, &waker), Accept::Wait);
+        assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(1)))));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0, "one is left");
+        drop(other);
+        assert!(matches!(receiver.receive(&waker), Poll::Ready(Some(Ok(2)))));
+        assert_eq!((woken.0.load(Ordering::Relaxed), sender.ready(&waker)), (1, Accept::More));
     }
 
     #[test]

@@ -205,10 +205,14 @@ pub trait Sink: Send + Sync {
     fn spills(&self) -> Option<Arc<Spills>> {
         None
     }
-    /// Bytes that it has for itself if its rows do not fit in memory, and gives back when they have been read, and not
-    /// before: buffers for what it writes and reads. Asked from the beginning on, now and then.
+    /// Bytes that it has for itself, while it is filled or read, if its rows do not fit in memory: buffers for what it
+    /// writes and reads. Asked from the beginning on, now and then.
     fn bytes_min(&self, _context: &QueryContext) -> usize {
         0
+    }
+    /// What of them it has while it is complete and nobody reads it. Whoever reads it needs the others again.
+    fn bytes_at_rest(&self, context: &QueryContext) -> usize {
+        self.bytes_min(context)
     }
     /// One piece of finishing work.
     fn part(&self, _index: usize, _setup: &QueryContext) -> Result<()> {

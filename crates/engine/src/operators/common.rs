@@ -7,6 +7,8 @@
 //! Invariants:
 //! * Nobody reads before all rows are there, so no reader waits for another.
 //! * When the last place has read them, they are let go.
+//! * Rows in memory stay there until then. Those of all parts of a plan have no more than a quarter of what the query
+//!   may have, and parts that wait for their readers keep no buffers.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -21,6 +23,9 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::temp::BatchReader;
 
+/// Parts that have as much memory each as a work table. If there are more, they have as much as so many together.
+const LARGE_PARTS: usize = 4;
+
 /// The name in `system.memory` and in errors.
 const HOLDER: &str = "a common part of a plan";
 
@@ -33,6 +38,8 @@ struct SharedPart {
     places_left: AtomicUsize,
     /// Places at all.
     places: usize,
+    /// Parts of the plan, this one among them.
+    parts: usize,
     spills: Arc<Spills>,
 }
 
@@ -57,11 +64,11 @@ struct PartRows {
 }
 
 impl CommonRows {
-    /// A sink of rows for so many places.
-    pub fn new(places: usize) -> Arc<Self> {
+    /// A sink of rows for so many places; the plan has so many parts.
+    pub fn new(places: usize, parts: usize) -> Arc<Self> {
         let state = Mutex::new(CommonState::Filling { storage: None, tables: Vec::new() });
         let places_left = AtomicUsize::new(places);
-        Arc::new(Self(Arc::new(SharedPart { state, places_left, places, spills: Arc::default() })))
+        Arc::new(Self(Arc::new(SharedPart { state, places_left, places, parts, spills: Arc::default() })))
     }
 
     /// What one of the places reads.
@@ -84,8 +91,8 @@ impl Sink for CommonRows {
         // While it is written, each packet has a cluster to fill; then each place has two, one under the batch it works
         // on and the next.
         let clusters_min = (context.packets + 1).max(2 * self.0.places);
-        let storage =
-            storage.get_or_insert_with(|| Storage::new(context, HOLDER, clusters_min).of_writers(context.packets));
+        let writers = context.packets * self.0.parts.div_ceil(LARGE_PARTS);
+        let storage = storage.get_or_insert_with(|| Storage::new(context, HOLDER, clusters_min).of_writers(writers));
         let writer = TableWriter::new(storage);
         Ok(Box::new(Writing { shared: self.0.clone(), writer: Some(writer), pending: None }))
     }
@@ -96,16 +103,18 @@ impl Sink for CommonRows {
 
     fn complete(&self) -> Result<()> {
         let mut state = self.0.state.lock();
-        let CommonState::Filling { tables, .. } = &mut *state else {
+        let CommonState::Filling { tables, storage } = &mut *state else {
             return Err(Error::bug("a common part is complete twice"));
         };
-        let tables = std::mem::take(tables);
+        let (tables, storage) = (std::mem::take(tables), storage.take());
         let places = |count: fn(&WorkTable) -> usize| {
             let of = |(place, table)| (0..count(table)).map(move |piece| (place, piece));
             tables.iter().enumerate().flat_map(of).collect::<Vec<_>>()
         };
         let (batches, files) = (places(|table| table.batches().len()), places(|table| table.files().len()));
         files.iter().for_each(|&(table, file)| self.0.spills.add(1, tables[table].files()[file].file().bytes()));
+        // It may be long until somebody reads them.
+        storage.into_iter().for_each(|storage| storage.rest(!files.is_empty()));
         *state = CommonState::Complete(Arc::new(PartRows { tables, batches, files }));
         Ok(())
     }
@@ -183,6 +192,9 @@ impl Source for CommonSource {
 
     fn open(&self, _setup: &QueryContext) -> Result<Box<dyn SourceState>> {
         let rows = self.0.rows().ok_or_else(|| Error::bug("a common part is read before it is there"))?;
+        if let Some(&(table, _)) = rows.files.first() {
+            rows.tables[table].storage().wake()?;
+        }
         self.0.packets.fetch_add(1, Ordering::AcqRel);
         Ok(Box::new(CommonReading { rows: Some(rows), reader: None, place: self.0.clone() }))
     }

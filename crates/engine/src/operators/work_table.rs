@@ -85,6 +85,20 @@ impl Storage {
         Ok(buffers.clone())
     }
 
+    /// All rows are in, and nobody reads them yet: no buffers are kept, and none are there if no rows `have_left`.
+    pub fn rest(&self, have_left: bool) {
+        let mut buffers = self.buffers.lock();
+        match &*buffers {
+            Some(buffers) if have_left => buffers.keep_firmly(0),
+            _ => *buffers = None,
+        }
+    }
+
+    /// Rows are to be read. Fails if the query is better started again than that buffers are taken beyond the budget.
+    pub fn wake(&self) -> Result<()> {
+        self.buffers.lock().as_ref().map_or(Ok(()), |buffers| buffers.keep(self.clusters_min))
+    }
+
     /// A writer of a new file; `None` if there is no temp space.
     pub fn writer(&self) -> Result<Option<BatchWriter>> {
         Ok(self.buffers()?.map(|buffers| BatchWriter::new(&buffers, Grouping::None)))
@@ -181,6 +195,11 @@ impl WorkTable {
     pub(super) fn of_files(files: Vec<BatchFile>, storage: &Storage) -> Self {
         let reservation = storage.memory.reservation(storage.holder);
         Self { batches: Vec::new(), files, storage: storage.clone(), _reservation: reservation }
+    }
+
+    /// Where they are.
+    pub(super) fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// The rows in memory.

@@ -475,7 +475,7 @@ impl Compiler<'_> {
             }
             Node::Common(common) => {
                 for part in &common.parts {
-                    let rows = CommonRows::new(part.places);
+                    let rows = CommonRows::new(part.places, common.parts.len());
                     let sink = self.sink(rows.clone(), format!("Part {}", part.table.0), StageId::Exchange);
                     self.node(&part.plan, Tail::new(sink))?;
                     self.common.insert(part.table, (rows, sink));

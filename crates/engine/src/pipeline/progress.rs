@@ -17,7 +17,13 @@
 //! Sinks that can spill have buffers that they do not give back ([`Sink::bytes_min`](crate::flow::Sink::bytes_min)).
 //! Twenty aggregates side by side would fill a small budget with these alone. So a scan does not begin another such
 //! sink as long as those that are begun may come to need the query's part of the memory; it waits until one of them was
-//! read, or no scan is at work on any.
+//! read, or nobody is at work on any. A sink that waits for its reader may have given its buffers back
+//! ([`Sink::bytes_at_rest`](crate::flow::Sink::bytes_at_rest)). Then its reader needs them again, and waits for room in
+//! the same way.
+//!
+//! At work is who fills such a sink from a scan, and who reads one into a sink that others wait for. Both come to their
+//! end whatever else waits. Whoever sends rows to a reader that takes them meanwhile is not counted: that one may wait
+//! for something that has not begun.
 //!
 //! Invariants:
 //! * A pipeline starts once, after all that it waits for.
@@ -26,7 +32,7 @@
 
 use diligence_memory::QueryMemory;
 
-use super::compile::Graph;
+use super::compile::{Graph, PipelineSpec};
 use crate::flow::QueryContext;
 use crate::stages::StageId;
 
@@ -44,13 +50,15 @@ pub(crate) fn room_bytes(memory: &QueryMemory) -> usize {
 
 /// What sinks have for themselves.
 struct Minima {
-    /// Of each sink.
+    /// Of each sink, while it is filled or read.
     bytes: Vec<usize>,
+    /// Of each sink, what it will need beyond what it has now when it is begun, or read.
+    missing: Vec<usize>,
     is_begun: Vec<bool>,
     /// Of those that are begun and not read to the end, together.
     held_bytes: usize,
-    /// Whether a scan is at work on one that has something.
-    are_filling: bool,
+    /// Whether somebody is at work on one that has something.
+    are_at_work: bool,
 }
 
 /// How far a pipeline is.
@@ -109,7 +117,7 @@ impl GraphProgress {
             let pipeline = &graph.pipelines[index];
             self.pipelines[index] == PipelineState::Waiting
                 && !(pipeline.stage == StageId::Scan && crowded[pipeline.sink])
-                && !(pipeline.stage == StageId::Scan && minima.are_too_much_with(pipeline.sink, room_bytes))
+                && !minima.are_too_much_with(pipeline, room_bytes)
                 && self.tables_are_settled(graph, index)
                 && pipeline.after_sinks.iter().all(|&sink| self.sinks[sink] == Filled::Complete)
                 && pipeline.after_pipelines.iter().all(|&other| self.pipelines[other] == PipelineState::Finished)
@@ -146,19 +154,41 @@ impl GraphProgress {
     fn minima(&self, graph: &Graph, context: &QueryContext) -> Minima {
         let bytes = graph.sinks.iter().map(|sink| sink.sink.part.bytes_min(context)).collect::<Vec<_>>();
         let mut is_begun = vec![false; bytes.len()];
+        let mut is_awaited = vec![false; bytes.len()];
+        let mut is_being_read = vec![false; bytes.len()];
         let mut is_read = vec![true; bytes.len()];
-        let mut are_filling = false;
         for (pipeline, state) in graph.pipelines.iter().zip(&self.pipelines) {
             is_begun[pipeline.sink] |= *state != PipelineState::Waiting;
-            if *state != PipelineState::Finished {
-                pipeline.after_sinks.iter().for_each(|&sink| is_read[sink] = false);
+            for &sink in &pipeline.after_sinks {
+                is_awaited[sink] = true;
+                is_being_read[sink] |= is_at_work(state);
+                is_read[sink] &= *state == PipelineState::Finished;
             }
-            let is_at_work = matches!(state, PipelineState::Opening | PipelineState::Running { .. });
-            are_filling |= is_at_work && pipeline.stage == StageId::Scan && bytes[pipeline.sink] > 0;
         }
-        let is_held = |sink: &usize| is_begun[*sink] && !(is_read[*sink] && self.sinks[*sink] == Filled::Complete);
-        let held_bytes = (0..bytes.len()).filter(is_held).map(|sink| bytes[sink]).fold(0, usize::saturating_add);
-        Minima { bytes, is_begun, held_bytes, are_filling }
+        let mut held_bytes = 0usize;
+        let mut missing = vec![0; bytes.len()];
+        // What fills a sink has ended, and its parts may not have begun.
+        let mut are_at_work = false;
+        for (sink, &bytes) in bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            let is_complete = self.sinks[sink] == Filled::Complete;
+            let at_rest = || graph.sinks[sink].sink.part.bytes_at_rest(context).min(bytes);
+            let held = match (is_begun[sink], is_complete) {
+                (false, _) => 0,
+                (true, true) if is_read[sink] => 0,
+                (true, true) if !is_being_read[sink] => at_rest(),
+                (true, _) => bytes,
+            };
+            missing[sink] = if is_complete && is_read[sink] { 0 } else { bytes - held };
+            held_bytes = held_bytes.saturating_add(held);
+            let is_filled = matches!(self.sinks[sink], Filled::Parts { .. } | Filled::Filling { pipelines_left: 0 });
+            are_at_work |= is_begun[sink] && is_filled;
+        }
+        are_at_work |= graph.pipelines.iter().zip(&self.pipelines).any(|(pipeline, state)| {
+            let fills = pipeline.stage == StageId::Scan && bytes[pipeline.sink] > 0;
+            let reads = || pipeline.after_sinks.iter().any(|&sink| bytes[sink] > 0) && is_awaited[pipeline.sink];
+            is_at_work(state) && (fills || reads())
+        });
+        Minima { bytes, missing, is_begun, held_bytes, are_at_work }
     }
 
     /// A pipeline that was opening has so many packets.
@@ -242,12 +272,22 @@ impl GraphProgress {
     }
 }
 
+/// Whether packets of a pipeline are at work, or will be in a moment.
+fn is_at_work(state: &PipelineState) -> bool {
+    matches!(state, PipelineState::Opening | PipelineState::Running { .. })
+}
+
 impl Minima {
-    /// Whether a scan has to wait that would begin a sink. Only where another scan fills one: that one ends whatever
-    /// waits here, and then this one is asked again.
-    fn are_too_much_with(&self, sink: usize, room_bytes: usize) -> bool {
-        let more = if self.is_begun[sink] { 0 } else { self.bytes[sink] };
-        more > 0 && self.are_filling && self.held_bytes.saturating_add(more) > room_bytes
+    /// Whether a pipeline has to wait that would begin a sink, if it is a scan, or read one. Only where somebody is at
+    /// work: that ends whatever waits here, and then this one is asked again.
+    fn are_too_much_with(&self, pipeline: &PipelineSpec, room_bytes: usize) -> bool {
+        let mut sinks = pipeline.after_sinks.clone();
+        sinks.sort_unstable();
+        sinks.dedup();
+        let read = sinks.into_iter().map(|sink| self.missing[sink]).fold(0, usize::saturating_add);
+        let begins = !self.is_begun[pipeline.sink] && (pipeline.stage == StageId::Scan || read > 0);
+        let more = read.saturating_add(if begins { self.bytes[pipeline.sink] } else { 0 });
+        more > 0 && self.are_at_work && self.held_bytes.saturating_add(more) > room_bytes
     }
 }
 
@@ -260,7 +300,7 @@ mod tests {
 
     use super::*;
     use crate::flow::{Sink, SinkState, Source, SourceState};
-    use crate::pipeline::compile::{Part, PipelineSpec, SinkSpec};
+    use crate::pipeline::compile::{Part, SinkSpec};
 
     struct Nothing;
 
@@ -278,8 +318,8 @@ mod tests {
         }
     }
 
-    /// Has so many bytes for itself.
-    struct Greedy(usize);
+    /// Has so many bytes for itself, and so many while it waits for its reader.
+    struct Greedy(usize, usize);
 
     impl Sink for Greedy {
         fn name(&self) -> &'static str {
@@ -292,6 +332,10 @@ mod tests {
 
         fn bytes_min(&self, _context: &QueryContext) -> usize {
             self.0
+        }
+
+        fn bytes_at_rest(&self, _context: &QueryContext) -> usize {
+            self.1
         }
     }
 
@@ -316,7 +360,7 @@ mod tests {
         let reads =
             |sink| [pipeline(StageId::Scan, sink, Vec::new()), pipeline(StageId::Aggregate, sinks.len(), vec![sink])];
         let sink = |&bytes| {
-            let sink = Part { part: Arc::new(Greedy(bytes)) as _, name: String::new(), totals: Arc::default() };
+            let sink = Part { part: Arc::new(Greedy(bytes, bytes)) as _, name: String::new(), totals: Arc::default() };
             SinkSpec { sink, stage: StageId::Aggregate }
         };
         Graph {
@@ -370,6 +414,75 @@ mod tests {
         end(&mut progress, &graph, 7);
         end(&mut progress, &graph, 9);
         assert!(progress.is_complete());
+    }
+
+    /// Such scans, whose sinks give all back while they wait, and are read into sinks that a last pipeline waits for.
+    fn resting(sinks: &[usize]) -> Graph {
+        let mut graph = side_by_side(sinks);
+        let result = sinks.len();
+        for (sink, &bytes) in sinks.iter().enumerate() {
+            graph.sinks[sink].sink.part = Arc::new(Greedy(bytes, 0));
+            graph.pipelines[2 * sink + 1].sink = result + 1 + sink;
+            let name = String::new();
+            let read = Part { part: Arc::new(Greedy(0, 0)) as _, name, totals: Arc::default() };
+            graph.sinks.push(SinkSpec { sink: read, stage: StageId::Aggregate });
+        }
+        let last = (0..sinks.len()).map(|sink| result + 1 + sink).collect();
+        graph.pipelines.push(pipeline(StageId::Values, result, last));
+        graph
+    }
+
+    #[test]
+    fn who_reads_a_sink_that_has_given_back_has_its_room_again() {
+        let graph = resting(&[10, 10, 10]);
+        let mut progress = GraphProgress::new(&graph);
+        assert_eq!(start(&mut progress, &graph, 15), [0]);
+        end(&mut progress, &graph, 0);
+        assert_eq!(start(&mut progress, &graph, 15), [1], "no scan begins a sink while another is read");
+        end(&mut progress, &graph, 1);
+        assert_eq!(start(&mut progress, &graph, 15), [2]);
+        // Its rows are in, but not brought together: who reads it is not there yet.
+        assert!(progress.packet_finished(2));
+        assert_eq!(progress.pipeline_finished(&graph, 2), Some(1));
+        progress.parts_started(1, 1);
+        assert!(start(&mut progress, &graph, 15).is_empty());
+        assert!(progress.parts_finished(1));
+        progress.completed(1);
+        assert_eq!(start(&mut progress, &graph, 15), [3]);
+        end(&mut progress, &graph, 3);
+        assert_eq!(start(&mut progress, &graph, 15), [4]);
+        end(&mut progress, &graph, 4);
+        assert_eq!(start(&mut progress, &graph, 15), [5]);
+        end(&mut progress, &graph, 5);
+        assert_eq!(start(&mut progress, &graph, 15), [6]);
+        end(&mut progress, &graph, 6);
+        assert!(progress.is_complete());
+    }
+
+    #[test]
+    fn readers_wait_for_room_one_after_another() {
+        let graph = resting(&[10, 10]);
+        let mut progress = GraphProgress::new(&graph);
+        // Room for both to be filled, and then for one.
+        assert_eq!(start(&mut progress, &graph, 20), [0, 2]);
+        end(&mut progress, &graph, 0);
+        assert!(start(&mut progress, &graph, 15).is_empty(), "the other one is being filled");
+        end(&mut progress, &graph, 2);
+        assert_eq!(start(&mut progress, &graph, 15), [1]);
+        end(&mut progress, &graph, 1);
+        assert_eq!(start(&mut progress, &graph, 15), [3]);
+    }
+
+    #[test]
+    fn who_sends_rows_to_a_reader_at_work_keeps_nobody_waiting() {
+        // What the first sink gives goes to a sink that nobody waits for: its rows are taken meanwhile, and whoever
+        // takes them may wait for the second one.
+        let mut graph = side_by_side(&[10, 10]);
+        graph.sinks[0].sink.part = Arc::new(Greedy(10, 0));
+        let mut progress = GraphProgress::new(&graph);
+        assert_eq!(start(&mut progress, &graph, 15), [0]);
+        end(&mut progress, &graph, 0);
+        assert_eq!(start(&mut progress, &graph, 15), [1, 2]);
     }
 
     #[test]

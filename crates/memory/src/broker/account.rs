@@ -415,6 +415,11 @@ impl QueryMemory {
         largest.poll_reclaim(asked, waker).map_ok(|()| false)
     }
 
+    /// Whether more is taken than the budget has.
+    pub fn is_overdrawn(&self) -> bool {
+        self.0.broker.is_short()
+    }
+
     /// Bytes that one of its operators has reserved.
     pub fn held_by(&self, operator: &str) -> usize {
         let holders = self.0.holders.lock();

@@ -214,21 +214,68 @@ impl Retiring {
     }
 }
 
-/// The clusters through which finished groups go to temp space and back, once they have to.
+/// The clusters through which finished groups go to temp space and back, once they have to. They are kept only while
+/// somebody writes or reads.
 #[derive(Default)]
-pub(super) struct RetiredBuffers(OnceLock<SpillBuffers>);
+pub(super) struct RetiredBuffers {
+    buffers: OnceLock<SpillBuffers>,
+    /// Whether groups are being read.
+    is_read: Mutex<bool>,
+}
+
+/// Clusters to write with: one that is filled, and one to pack it.
+const RETIRING_CLUSTERS: usize = 2;
 
 impl RetiredBuffers {
-    /// One cluster to write, and two for each packet that reads.
+    /// To write with: one cluster more than the packets that read have.
+    fn clusters_min(context: &QueryContext) -> usize {
+        (1 + 2 * context.packets).max(RETIRING_CLUSTERS)
+    }
+
+    /// Bytes that reading takes.
+    pub fn bytes_min(&self, context: &QueryContext, temp: &TempSpace) -> usize {
+        self.buffers.get().map_or(0, |_| Self::clusters_min(context) * temp.cluster_bytes())
+    }
+
+    /// To write with, or to read with: one cluster to write, and two for each packet that reads.
     pub fn get(&self, context: &QueryContext, temp: &TempSpace) -> Result<&SpillBuffers> {
-        if self.0.get().is_none() {
-            let memory = SpillMemory { clusters_min: 1 + 2 * context.packets, ..SpillMemory::default() };
+        let is_read = self.is_read.lock();
+        if self.buffers.get().is_none() {
+            let memory = SpillMemory { clusters_min: Self::clusters_min(context), ..SpillMemory::default() };
             let mut reservation = context.memory.reservation("Aggregate");
             // Much more comes back for it.
             reservation.settle(memory.clusters_min * temp.cluster_bytes());
             let buffers = SpillBuffers::new(temp, reservation, memory)?;
-            self.0.get_or_init(|| buffers);
+            self.buffers.get_or_init(|| buffers);
         }
-        self.0.get().ok_or_else(|| diligence_base::Error::bug("buffers were not made"))
+        let buffers = self.buffers.get().ok_or_else(|| diligence_base::Error::bug("buffers were not made"))?;
+        if !*is_read {
+            buffers.keep_firmly(RETIRING_CLUSTERS);
+        }
+        Ok(buffers)
+    }
+
+    /// What was to be written is written. Nothing is kept until somebody reads.
+    pub fn rest(&self) {
+        let is_read = self.is_read.lock();
+        if let Some(buffers) = self.buffers.get().filter(|_| !*is_read) {
+            buffers.keep_firmly(0);
+        }
+    }
+
+    /// Groups are to be read. Fails if the query is better started again than that buffers are taken beyond the budget.
+    pub fn wake(&self, context: &QueryContext) -> Result<()> {
+        let mut is_read = self.is_read.lock();
+        if !*is_read && let Some(buffers) = self.buffers.get() {
+            buffers.keep(Self::clusters_min(context))?;
+        }
+        *is_read = true;
+        Ok(())
+    }
+
+    /// Nobody reads any more.
+    pub fn end(&self) {
+        *self.is_read.lock() = false;
+        self.rest();
     }
 }

@@ -493,7 +493,8 @@ impl Merging {
 impl Reclaim for SharedAggregate {
     fn reclaimable_bytes(&self) -> usize {
         let Some(Finished { parts, board }) = self.finished.get() else { return 0 };
-        parts.reclaimable_bytes() + board.as_ref().map_or(0, Board::resident_bytes)
+        let is_under_way = self.reclaiming.try_lock().is_none_or(|reclaiming| reclaiming.is_some());
+        usize::from(is_under_way) + parts.reclaimable_bytes() + board.as_ref().map_or(0, Board::resident_bytes)
     }
 
     fn poll_reclaim(&self, _bytes: usize, waker: &Waker) -> Poll<Result<()>> {
@@ -505,8 +506,12 @@ impl Reclaim for SharedAggregate {
         if reclaiming.is_none() {
             let pieces = board.as_ref().map(Board::evict_at_rest).unwrap_or_default();
             *reclaiming = match pieces.is_empty() {
+                true if parts.reclaimable_bytes() == 0 => None,
                 true => parts.retire(self.retired.get(context, temp)?).map(|part| Reclaiming::Part(Box::new(part))),
-                false => Some(Reclaiming::Piece(pieces)),
+                false => {
+                    board.iter().for_each(|board| board.spill.begin_giving());
+                    Some(Reclaiming::Piece(pieces))
+                }
             };
         }
         self.poll_begun(&mut reclaiming, waker)
@@ -514,6 +519,23 @@ impl Reclaim for SharedAggregate {
 }
 
 impl SharedAggregate {
+    /// A packet is to read: the buffers are there for all that will. Fails if memory is refused, and the query is
+    /// better started again than that it is taken beyond the budget.
+    pub fn begin_reading(&self, context: &QueryContext) -> Result<()> {
+        if let Some(board) = &self.finished()?.board {
+            board.spill.wake()?;
+        }
+        self.retired.wake(context)
+    }
+
+    /// Nobody reads any more: no buffers are kept.
+    pub fn end_reading(&self) {
+        if let Some(Finished { board, .. }) = self.finished.get() {
+            board.iter().for_each(|board| board.spill.rest());
+        }
+        self.retired.end();
+    }
+
     /// Goes on with what is on its way to temp space: whoever began it may have been told that it is not needed any
     /// more, but a reader waits for it. Pending as well if there is nothing: then the reader is woken by others.
     pub fn poll_reclaimed(&self, waker: &Waker) -> Poll<Result<()>> {
@@ -538,6 +560,7 @@ impl SharedAggregate {
                         if let Some(Reclaiming::Part(retiring)) = reclaiming.take() {
                             parts.retired(*retiring, &self.spills);
                         }
+                        self.retired.rest();
                         return Poll::Ready(Ok(()));
                     }
                 },
@@ -548,7 +571,10 @@ impl SharedAggregate {
                     },
                     None => {
                         *reclaiming = None;
-                        board.iter().for_each(|board| board.done(Vec::new()));
+                        board.iter().for_each(|board| {
+                            board.spill.end_giving();
+                            board.done(Vec::new());
+                        });
                         return Poll::Ready(Ok(()));
                     }
                 },
@@ -570,10 +596,16 @@ impl Sink for AggregateSink {
     }
 
     fn bytes_min(&self, context: &QueryContext) -> usize {
-        match &context.temp {
-            Some(temp) if self.0.may_spill() => self.0.spill_bytes(context, temp),
+        match (&context.temp, self.0.finished.get()) {
+            // Nothing is left to be merged out of temp space.
+            (Some(temp), Some(Finished { board: None, .. })) => self.0.retired.bytes_min(context, temp),
+            (Some(temp), _) if self.0.may_spill() => self.0.spill_bytes(context, temp),
             _ => 0,
         }
+    }
+
+    fn bytes_at_rest(&self, _context: &QueryContext) -> usize {
+        0
     }
 
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
@@ -604,6 +636,8 @@ impl Sink for AggregateSink {
     fn complete(&self) -> Result<()> {
         let finished = self.0.finish()?;
         self.0.finished.set(finished).map_err(|_| Error::bug("an aggregate was completed twice"))?;
+        // It may be long until somebody reads it.
+        self.0.spill.get().into_iter().for_each(|spill| spill.rest());
         if let Some(context) = self.0.context.get() {
             let at_rest: Arc<dyn Reclaim> = self.0.clone();
             context.memory.keep_at_rest(&at_rest);

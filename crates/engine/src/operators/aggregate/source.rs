@@ -31,6 +31,8 @@ pub(super) struct AggregateSource {
 struct SourceProgress {
     /// Groups that have been given, where there is a limit.
     given: AtomicUsize,
+    /// Packets that have not ended.
+    packets: AtomicUsize,
 }
 
 impl AggregateSource {
@@ -52,6 +54,8 @@ impl Source for AggregateSource {
 
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let (shared, progress) = (self.shared.clone(), self.progress.clone());
+        shared.begin_reading(context)?;
+        progress.packets.fetch_add(1, Ordering::AcqRel);
         Ok(Box::new(GroupReader { shared, progress, context: context.clone(), work: SourceWork::None }))
     }
 }
@@ -128,11 +132,14 @@ impl SourceState for GroupReader {
 impl Drop for GroupReader {
     /// Whoever wants no more rows leaves its work undone. Those that wait for it must hear of that, to end as well.
     fn drop(&mut self) {
-        if !matches!(self.work, SourceWork::None | SourceWork::Read(_)) {
-            self.work = SourceWork::None;
-            if let Ok(Finished { board: Some(board), .. }) = self.shared.finished() {
-                board.done(Vec::new());
-            }
+        let work = std::mem::replace(&mut self.work, SourceWork::None);
+        let has_job = !matches!(work, SourceWork::None | SourceWork::Read(_));
+        drop(work);
+        if has_job && let Ok(Finished { board: Some(board), .. }) = self.shared.finished() {
+            board.done(Vec::new());
+        }
+        if self.progress.packets.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.end_reading();
         }
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct Turn<'a> {
     pub buffer: &'a mut PartitionBuffer,
     /// Of what these functions hold.
     pub memory: &'a mut Reservation,
+    /// Whether it was refused more; then nothing has changed.
+    pub is_refused: &'a mut bool,
     pub waker: &'a Waker,
 }
 
@@ -356,6 +358,7 @@ impl Turn<'_> {
     fn poll_grow(&mut self, bytes: usize) -> Poll<Result<()>> {
         while let Err(refusal) = self.memory.grow(bytes) {
             if !ready!(self.buffer.poll_spill(self.waker))? {
+                *self.is_refused = true;
                 return Poll::Ready(Err(refusal));
             }
         }

@@ -5,7 +5,7 @@ use std::task::{Poll, Waker, ready};
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, SchemaRef};
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_disk::TempSpace;
 use diligence_memory::{QueryMemory, Reservation};
 
@@ -65,15 +65,18 @@ impl SourceState for WindowState {
             return Ok(Pull::Wait);
         }
         if let Some(batch) = self.incoming.take() {
-            return match self.work.poll_push(&batch, waker) {
-                Poll::Ready(pushed) => pushed.map(|()| Pull::Again),
-                Poll::Pending => {
-                    self.incoming = Some(batch);
-                    Ok(Pull::Wait)
-                }
+            let pull = match self.work.poll_room(&batch, waker) {
+                Poll::Ready(Ok(bytes)) => return self.work.push(&batch, bytes).map(|()| Pull::Again),
+                // Whoever its rows come from, a sort for example, may have all of the memory and be asked for some.
+                Poll::Ready(Err(error)) if error.kind() == ErrorKind::Resource => Pull::NoMemory(error),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => Pull::Wait,
             };
+            self.incoming = Some(batch);
+            return Ok(pull);
         }
         match self.work.poll_next(waker) {
+            Poll::Ready(Err(error)) if self.work.is_refused => return Ok(Pull::NoMemory(error)),
             Poll::Ready(Err(error)) => return Err(error),
             Poll::Ready(Ok(Some(batch))) => return Ok(Pull::Batch(batch)),
             Poll::Ready(Ok(None)) => {}
@@ -118,6 +121,8 @@ pub(super) struct Work {
     starts: Reservation,
     /// Of what each of the columns holds.
     held: Vec<Reservation>,
+    /// Whether the last [`poll_next`](Self::poll_next) was refused memory, and has changed nothing.
+    is_refused: bool,
 }
 
 impl Functions {
@@ -153,12 +158,21 @@ impl Work {
             widening: Widening::of(&types, memory.batch_bytes()),
             held: columns.iter().map(|_| memory.reservation("a window")).collect(),
             starts: memory.reservation("a window"),
+            is_refused: false,
             columns,
         }
     }
 
     /// Takes a batch, which has rows. After `Pending`, call it again with the same batch when the waker was woken.
+    #[cfg(test)]
     pub fn poll_push(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<()>> {
+        let bytes = ready!(self.poll_room(batch, waker))?;
+        Poll::Ready(self.push(batch, bytes))
+    }
+
+    /// Reserves what a batch takes, which has rows: so many bytes for itself, and what functions will hold. After
+    /// `Pending`, or if memory is refused, it may be called again with the same batch.
+    fn poll_room(&mut self, batch: &Batch, waker: &Waker) -> Poll<Result<usize>> {
         self.buffer.settle()?;
         while self.buffer.is_writing() {
             ready!(self.buffer.poll_spill(waker))?;
@@ -182,7 +196,7 @@ impl Work {
                 }
             }
         }
-        Poll::Ready(self.push(batch, bytes))
+        Poll::Ready(Ok(bytes))
     }
 
     /// Writes the oldest rows in memory to temp space; false if there are none that can go there.
@@ -201,6 +215,7 @@ impl Work {
         Poll::Ready(Ok(()))
     }
 
+    /// Takes a batch for which [`poll_room`](Self::poll_room) has reserved so many bytes.
     fn push(&mut self, batch: &Batch, bytes: usize) -> Result<()> {
         let batch = batch.flatten()?;
         let first = self.rows.arrived;
@@ -210,7 +225,7 @@ impl Work {
         }
         self.buffer.push(batch, bytes);
         self.settle();
-        self.reserve_starts()
+        Ok(())
     }
 
     /// No batch comes any more.
@@ -222,6 +237,7 @@ impl Work {
     /// The oldest rows with their new columns, if they are certain. After `Pending` the waker is woken when it is worth
     /// asking again.
     pub fn poll_next(&mut self, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+        self.is_refused = false;
         // What is in temp space is not read before it is of use.
         let is_stored = self.buffer.is_front_stored();
         if self.given == self.rows.arrived || is_stored && !ready!(self.poll_ready(None, self.given + 1, waker))? {
@@ -238,7 +254,8 @@ impl Work {
         }
         while let Some(columns) = self.columns.get_mut(self.known) {
             let memory = &mut self.held[self.known];
-            let mut turn = Turn { rows: &self.rows, buffer: &mut self.buffer, memory, waker };
+            let mut turn =
+                Turn { rows: &self.rows, buffer: &mut self.buffer, memory, is_refused: &mut self.is_refused, waker };
             ready!(columns.poll_take(&mut turn, until, count, &mut self.values))?;
             self.known += 1;
         }
@@ -254,7 +271,8 @@ impl Work {
                 None if columns.looks_at_rows() => continue,
                 None => {}
             }
-            let mut turn = Turn { rows: &self.rows, buffer: &mut self.buffer, memory, waker };
+            let mut turn =
+                Turn { rows: &self.rows, buffer: &mut self.buffer, memory, is_refused: &mut self.is_refused, waker };
             if !ready!(columns.poll_ready(&mut turn, until))? {
                 return Poll::Ready(Ok(false));
             }
@@ -274,7 +292,6 @@ impl Work {
         (self.given, self.known) = (until, 0);
         self.forget();
         self.settle();
-        self.reserve_starts()?;
         Ok(batch.beside(values))
     }
 
@@ -288,14 +305,12 @@ impl Work {
         self.rows.peers.forget_before(peers);
     }
 
-    /// Reserves what columns hold: it was reserved before, about.
+    /// Reserves what columns hold, which was reserved before, about; and where partitions and peers begin, which is
+    /// little for a batch: if it is too much, the next batch is refused.
     fn settle(&mut self) {
         for (columns, held) in self.columns.iter().zip(&mut self.held) {
             held.settle(columns.bytes());
         }
-    }
-
-    fn reserve_starts(&mut self) -> Result<()> {
-        self.starts.resize(self.rows.partitions.bytes() + self.rows.peers.bytes())
+        self.starts.settle(self.rows.partitions.bytes() + self.rows.peers.bytes());
     }
 }

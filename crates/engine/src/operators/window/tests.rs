@@ -6,6 +6,7 @@ mod moments;
 mod spilled;
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use arrow::array::{ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::{SortOptions, cast};
@@ -29,10 +30,12 @@ use diligence_memory::QueryMemory;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::source::{Functions, Work};
+use super::source::{Functions, WindowSource, Work};
 
 use crate::batch::{Batch, Column as BatchColumn, compacted};
+use crate::exchange::port::port;
 use crate::expressions::Expr;
+use crate::flow::{Pull, QueryContext, Source};
 use crate::plan::{Exclusion, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 use crate::reference::sort::{Key, Row, rows_of, sort};
 use crate::reference::window::{Call, evaluate};
@@ -510,6 +513,46 @@ fn a_partition_that_must_wait_is_reserved_and_ends_with_a_refusal() {
     assert_eq!(refusal.kind(), ErrorKind::Resource);
     drop(work);
     assert_eq!(broker.reserved_bytes(), 0);
+}
+
+/// Whoever the rows come from may have all of the memory for a while.
+#[test]
+fn a_batch_that_is_refused_memory_waits_and_is_not_lost() {
+    let schema = schema(&DataType::Int64);
+    let call = WindowCall {
+        function: WindowFunction::RowNumber,
+        arguments: vec![],
+        filter: None,
+        frame: rows_frame(preceding(None), WindowFrameBound::CurrentRow),
+        excludes: Exclusion::NoOthers,
+    };
+    let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], &schema);
+    let broker = diligence_memory::Broker::new(1 << 20);
+    let memory = broker.account(diligence_base::ids::QueryId(1), None);
+    let (sender, receiver) = port(4);
+    let source = WindowSource::new(&window, &output, receiver).unwrap();
+    let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: 1000, packets: 1 };
+    let mut state = source.open(&context).unwrap();
+    sender.send(many(&schema, 0, 1000), Waker::noop());
+    assert!(matches!(state.pull(Waker::noop()).unwrap(), Pull::Again));
+    let mut sort = memory.reservation("Sort");
+    sort.overdraw(2 << 20);
+    for _ in 0..3 {
+        let pull = state.pull(Waker::noop()).unwrap();
+        assert!(matches!(&pull, Pull::NoMemory(error) if error.to_string().contains("a window needs")), "{pull:?}");
+    }
+    drop((sort, sender));
+    let mut rows = 0;
+    loop {
+        match state.pull(Waker::noop()).unwrap() {
+            Pull::Batch(batch) => rows += batch.rows(),
+            Pull::Again => {}
+            Pull::Done => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(state);
+    assert_eq!((rows, broker.reserved_bytes()), (1000, 0));
 }
 
 #[test]

@@ -76,16 +76,19 @@ pub(in super::super) struct Board {
 }
 
 impl Board {
-    /// The work that begins with writing `writes` and merging `residents`.
-    pub fn new(spill: &Arc<Spill>, writes: VecDeque<Outgoing>, residents: VecDeque<Resident>) -> Self {
+    /// The work that begins with writing `writes` and merging `residents`. Both are at rest until somebody takes them.
+    pub fn new(spill: &Arc<Spill>, mut writes: VecDeque<Outgoing>, residents: VecDeque<Resident>) -> Self {
+        writes.iter_mut().for_each(Outgoing::rest);
         let (partitions, waiting) = (VecDeque::new(), Vec::new());
         let state = BoardState { phase: BoardPhase::Memory, writes, residents, partitions, active: 0, waiting };
         Self { spill: spill.clone(), state: Mutex::new(state) }
     }
 
-    /// Bytes of pieces that stayed and that nobody works on.
+    /// Bytes of what is to be written, and of pieces that stayed, as far as nobody works on them.
     pub fn resident_bytes(&self) -> usize {
-        self.state.lock().residents.iter().map(Resident::bytes).sum()
+        let state = self.state.lock();
+        let writes = state.writes.iter().map(Outgoing::held_bytes).sum::<usize>();
+        writes + state.residents.iter().map(Resident::bytes).sum::<usize>()
     }
 
     /// Takes the largest piece that nobody works on, to be written by somebody who has a job.
@@ -94,9 +97,13 @@ impl Board {
     }
 
     /// The same for somebody who has none: if there is anything, writing it is one, until that is [`done`](Self::done).
+    /// What is to be written anyway comes first.
     pub fn evict_at_rest(&self) -> VecDeque<Outgoing> {
         let mut state = self.state.lock();
-        let outgoing = self.evict_of(&mut state);
+        let outgoing = match state.writes.pop_front() {
+            Some(outgoing) => VecDeque::from([outgoing]),
+            None => self.evict_of(&mut state),
+        };
         state.active += usize::from(!outgoing.is_empty());
         outgoing
     }
@@ -113,7 +120,8 @@ impl Board {
     pub fn poll_take(&self, waker: &Waker) -> Poll<Option<Job>> {
         let mut state = self.state.lock();
         loop {
-            let job = if let Some(outgoing) = state.writes.pop_front() {
+            let job = if let Some(mut outgoing) = state.writes.pop_front() {
+                outgoing.hold_firm();
                 Some(Job::Write(Box::new(outgoing)))
             } else if let Some(resident) = state.residents.pop_front() {
                 Some(Job::Merge(resident))

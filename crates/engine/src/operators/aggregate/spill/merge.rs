@@ -22,6 +22,9 @@ use super::{LEVELS_MAX, Spill};
 use crate::batch::Batch;
 use crate::temp::{BatchFile, BatchReader};
 
+/// A partition is split when what has been brought together of it has so many clusters, and not before.
+const PARTS_CLUSTERS_MIN: usize = 2;
+
 /// Rows that are looked up at once.
 const STEP_ROWS: usize = 4096;
 
@@ -234,6 +237,7 @@ impl Merge {
                     self.batch = Some((batch, first));
                     return Ok(());
                 }
+                Err(_) if !self.is_large() && self.absorb_all_the_same(&some)? => first += rows,
                 Err(_) if self.can_split() => {
                     self.batch = Some((batch, first));
                     return self.begin_split();
@@ -250,7 +254,7 @@ impl Merge {
         }
         // Accumulators say afterwards how much they have taken.
         let more = self.held.bytes().saturating_sub(self.reservation.bytes());
-        if self.reservation.grow(more).is_err() {
+        if self.is_refused(more) {
             if self.can_split() {
                 self.reservation.overdraw(more);
                 return self.begin_split();
@@ -258,6 +262,28 @@ impl Merge {
             self.reservation.grow_for_one_row(more)?;
         }
         Ok(())
+    }
+
+    /// Whether it holds so much that its parts are worth a file each. Where others have all of the memory, nothing else
+    /// fits either, however often it is split.
+    fn is_large(&self) -> bool {
+        self.held.bytes() >= PARTS_CLUSTERS_MIN * self.spill.buffers.space().cluster_bytes()
+    }
+
+    /// Looks rows up that memory was refused for, and takes it beyond the budget. False if that is too much.
+    fn absorb_all_the_same(&mut self, some: &Batch) -> Result<bool> {
+        let reservation = &mut self.reservation;
+        let reserve = &mut |bytes: usize| reservation.grow_to_free(bytes.saturating_sub(reservation.bytes()));
+        match self.held.absorb(&self.spill, some, reserve) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Resource => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether there is no memory for so many bytes more, not even beyond the budget for what is small.
+    fn is_refused(&mut self, more: usize) -> bool {
+        self.reservation.grow(more).is_err() && (self.is_large() || self.reservation.grow_to_free(more).is_err())
     }
 
     /// Whether a piece that is in memory goes to temp space first.
@@ -296,7 +322,7 @@ impl Merge {
         if let ReadSoFar::Groups(table) = &mut self.held {
             table.resize_states()?;
             let more = (table.bytes() + table.finishing_bytes()).saturating_sub(self.reservation.bytes());
-            if self.reservation.grow(more).is_err() {
+            if self.is_refused(more) {
                 if self.can_split() {
                     self.begin_split()?;
                     return Ok(Merged::Again);

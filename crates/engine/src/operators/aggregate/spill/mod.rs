@@ -19,10 +19,13 @@
 //!    stayed are merged and come out (or are written after all, if that is what another one needs); then the pairs, a
 //!    partition at a time, become counts and sums of their groups (*resolved*); then the groups in temp space are
 //!    merged, a partition at a time. A partition that does not fit is split by another hash ([`merge`]), as often as
-//!    needed.
+//!    needed, unless it is so small that its parts would be no smaller on the disk.
 //!
 //! This is the overflow of a hybrid hash join, with partial results in place of rows. Gamma's report of 1988 describes
 //! the overflow of joins only (section 6.2.2).
+//!
+//! Between 2 and 3 the groups may wait for long, because other parts of the plan come first. Then no buffers are kept
+//! ([`Demand`]): rows that are in temp space need none.
 //!
 //! Invariants:
 //! * Rows of one key are in one partition at every level, and in the order in which they were written.
@@ -71,6 +74,7 @@ pub(super) struct Spill {
     /// Packets that merge at the same time at most.
     pub packets: usize,
     buffers: SpillBuffers,
+    demand: Mutex<Demand>,
     bits: u32,
     groups: Arc<PartitionFiles>,
     pairs: Arc<PartitionFiles>,
@@ -81,6 +85,21 @@ pub(super) struct Spill {
     next_owner: AtomicU64,
     underway: Mutex<Underway>,
     spills: Arc<Spills>,
+}
+
+/// Clusters that are kept while nobody reads and a piece is written that somebody else needs the memory of: one that is
+/// filled, one to pack it, and one that is under way.
+const GIVING_CLUSTERS: usize = 3;
+
+/// Who needs buffers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Demand {
+    /// The packets that fill it or read it: all of them.
+    Working,
+    /// Nobody: all rows are in, and nobody reads them yet, or any more.
+    Resting,
+    /// Nobody reads them yet, but what is in memory is being written.
+    Giving,
 }
 
 /// Groups on their way to temp space.
@@ -140,6 +159,7 @@ impl Spill {
             memory: context.memory.clone(),
             packets,
             buffers,
+            demand: Mutex::new(Demand::Working),
             bits,
             pair_layouts: states.iter().map(pair_layout).collect(),
             open: Mutex::new(vec![Arc::downgrade(&groups), Arc::downgrade(&pairs)]),
@@ -150,6 +170,51 @@ impl Spill {
             spills: spills.clone(),
             program: program.clone(),
         })
+    }
+
+    /// All rows are in, and nobody reads yet, or any more: what the files have in memory goes to the disk, and no
+    /// buffers are kept.
+    pub fn rest(&self) {
+        self.close_clusters();
+        let mut demand = self.demand.lock();
+        *demand = Demand::Resting;
+        self.buffers.keep_firmly(0);
+    }
+
+    /// Groups are to be read: the buffers are needed again. Fails if the query is better started again than that they
+    /// are taken beyond the budget.
+    pub fn wake(&self) -> Result<()> {
+        let mut demand = self.demand.lock();
+        if *demand == Demand::Working {
+            return Ok(());
+        }
+        self.buffers.keep(Self::clusters_min(1 << self.bits, self.packets))?;
+        *demand = Demand::Working;
+        Ok(())
+    }
+
+    /// Something in memory is to be written for somebody who needs the memory.
+    pub fn begin_giving(&self) {
+        let mut demand = self.demand.lock();
+        if *demand == Demand::Resting {
+            *demand = Demand::Giving;
+            self.buffers.keep_firmly(GIVING_CLUSTERS);
+        }
+    }
+
+    /// It is written.
+    pub fn end_giving(&self) {
+        let is_giving = |demand: Demand| demand == Demand::Giving;
+        if !is_giving(*self.demand.lock()) {
+            return;
+        }
+        self.close_clusters();
+        // It may be read by now.
+        let mut demand = self.demand.lock();
+        if is_giving(*demand) {
+            *demand = Demand::Resting;
+            self.buffers.keep_firmly(0);
+        }
     }
 
     /// Files for the parts of a partition.

@@ -147,6 +147,21 @@ impl Outgoing {
         Self::empty(spill, files, files)
     }
 
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.held.iter().map(Reservation::bytes).sum()
+    }
+
+    /// Nobody writes it yet: it can be asked to be written.
+    pub fn rest(&mut self) {
+        self.held.iter_mut().for_each(Reservation::rest);
+    }
+
+    /// It is being written.
+    pub fn hold_firm(&mut self) {
+        self.held.iter_mut().for_each(Reservation::hold_firm);
+    }
+
     /// Adds all groups of a table.
     pub fn add_table(&mut self, mut table: GroupTable, held: Reservation) -> Result<()> {
         table.resize_states()?;

@@ -120,3 +120,45 @@ fn groups_at_rest_give_back_what_somebody_needs() {
         }
     }
 }
+
+/// What waits for its reader keeps next to nothing: rows in temp space need no buffers, and others can ask for the
+/// rest.
+#[test]
+fn groups_that_wait_for_their_reader_keep_no_buffers() {
+    for (seed, case) in cases().into_iter().enumerate().filter(|(_, case)| !case.keys.is_empty()) {
+        let (mut random, batches) = rows(seed as u64 + 20);
+        let expected = in_memory(&mut random, &case, &batches);
+        let budget = case.least_kib * 2 * 1024;
+        let (plan, output) = plan_of(&case.keys, None, (case.calls)());
+        let parts = build(&plan, &input_schema(), &output, Tuning::default()).unwrap();
+        let tight = Tight::new(budget, 2, &MemoryTempFiles::default());
+        let memory = tight.context.memory.clone();
+        fill(&mut random, &parts, &batches, &tight.context).unwrap();
+        assert!(parts.sink.bytes_min(&tight.context) > 0);
+        complete(&parts, &tight.context).unwrap();
+        assert_eq!(parts.sink.bytes_at_rest(&tight.context), 0);
+        // Somebody needs all that can be had.
+        let other = tight.broker.account(QueryId(2), None);
+        let mut needed = other.reservation("HashJoin");
+        needed.overdraw(budget);
+        loop {
+            let _ = needed.grow(1);
+            if !memory.is_reclaiming() {
+                break;
+            }
+            while memory.is_reclaiming() {
+                let _ = memory.poll_reclaim(Waker::noop()).map(Result::unwrap);
+            }
+        }
+        let kept = memory.reserved_bytes();
+        assert!(kept < budget / 8, "{kept} of {budget} bytes are kept by {:?}", case.keys);
+        drop(needed);
+        let found = read(&mut random, &parts, &output, &tight.context).unwrap();
+        assert!(rows_of(&found) == expected, "by {:?}", case.keys);
+        drop(found);
+        let kept = memory.reserved_bytes();
+        assert!(kept < budget / 8, "{kept} of {budget} bytes are kept after reading by {:?}", case.keys);
+        drop((parts, other, memory));
+        tight.assert_nothing_is_left();
+    }
+}
