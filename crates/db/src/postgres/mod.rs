@@ -602,6 +602,7 @@ fn add_declared(add: Add<'_>) {
         declared::constraints,
     );
     add("pg_description", "objoid:o classoid:o objsubid:i description", declared::comments);
+    add("pg_shdescription", "objoid:o classoid:o description", roles::comments);
     add(
         "pg_index",
         "indexrelid:o indrelid:o indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b \
@@ -750,8 +751,14 @@ fn class_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     });
     let indexes = declared::index_classes(snapshot);
     let indexes = indexes.into_iter().map(|index| row(index.oid, index.schema, &index.name));
-    let known =
-        [("pg_class", 1259), ("pg_constraint", 2606), ("pg_namespace", 2615), ("pg_proc", 1255), ("pg_type", 1247)];
+    let known = [
+        ("pg_class", 1259),
+        ("pg_constraint", 2606),
+        ("pg_namespace", 2615),
+        ("pg_proc", 1255),
+        ("pg_trigger", 2620),
+        ("pg_type", 1247),
+    ];
     let known = known.map(|(name, oid)| row(Cell::Number(oid), CATALOG_OID, name));
     own.chain(indexes).chain(known).collect()
 }

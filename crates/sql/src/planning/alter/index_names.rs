@@ -55,7 +55,7 @@ impl Around<'_> {
     }
 
     /// The index of a name, and its table.
-    fn index_named(&self, name: &RelationName) -> Option<(&Arc<Object>, &Key)> {
+    pub(in crate::planning) fn index_named(&self, name: &RelationName) -> Option<(&Arc<Object>, &Key)> {
         let mut objects = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
         objects.find_map(|object| match &object.relation {
             Relation::Native(table) => {
