@@ -145,3 +145,31 @@ fn a_damaged_file_of_keys_is_found_and_made_again() {
     database.checkpoint().unwrap();
     assert_eq!(row(&database, STATE)[3], "true");
 }
+
+#[test]
+fn who_loads_many_rows_keeps_the_keys_that_they_refer_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(&folder.path().join("db"));
+    run(&database, "CREATE TABLE p (id INT PRIMARY KEY)");
+    run(&database, "CREATE TABLE c (id INT PRIMARY KEY, p INT REFERENCES p)");
+    run(&database, "INSERT INTO p SELECT g FROM generate_series(1, 1000) u(g)");
+    let [loads, takes] = [database.session(), database.session()];
+    let outcome = |session: &crate::Session, sql: &str| {
+        let done = session.execute(sql).and_then(|result| result.collect());
+        done.err().map_or("", |error| error.code().unwrap_or("no code"))
+    };
+    assert_eq!(outcome(&takes, "SET lock_timeout = '50ms'"), "");
+    for (end, expected) in [("ROLLBACK", ""), ("COMMIT", "23503")] {
+        run(&database, "INSERT INTO p VALUES (5) ON CONFLICT DO NOTHING");
+        assert_eq!(outcome(&loads, "BEGIN"), "");
+        // Keys of the first rows are in segments, those of the last ones may be in memory.
+        let load = "INSERT INTO c SELECT g, 1 + g / 200 FROM generate_series(1, 150000) u(g)";
+        assert_eq!(outcome(&loads, load), "");
+        for taken in ["DELETE FROM p WHERE id = 5", "UPDATE p SET id = -5 WHERE id = 5"] {
+            assert_eq!(outcome(&takes, taken), "55P03", "{taken}");
+        }
+        assert_eq!(outcome(&takes, "DELETE FROM p WHERE id = 999"), "");
+        assert_eq!(outcome(&loads, end), "");
+        assert_eq!(outcome(&takes, "DELETE FROM p WHERE id = 5"), expected);
+    }
+}

@@ -419,6 +419,17 @@ async fn files_of_the_server_are_copied_in_the_forms_that_clients_get() {
     }
     let rows = said(&mut ann, "SELECT count(*), count(b), sum(a) FROM t").await;
     assert!(rows.contains(&"D 6,3,20".to_owned()), "{rows:?}");
+    // Arrays as well.
+    tag(said(&mut ann, "CREATE TABLE lists (i INT[], s TEXT[], n NUMERIC[])").await);
+    let lists = "INSERT INTO lists VALUES ('{1,NULL}', '{a,\"b c\"}', '{1,2.50}'), ('{}', NULL, '{}')";
+    assert_eq!(tag(said(&mut ann, lists).await), "C INSERT 0 2");
+    for what in ["TO", "FROM"] {
+        let sql = format!("COPY lists {what} '{}' (FORMAT binary)", file("lists.bin"));
+        assert_eq!(tag(said(&mut ann, &sql).await), "C COPY 2", "{sql}");
+    }
+    let all = said(&mut ann, "SELECT i, s, count(*) AS c FROM lists GROUP BY i, s ORDER BY i").await;
+    assert!(all.iter().filter(|row| row.starts_with("D ")).all(|row| row.ends_with(",2")), "{all:?}");
+    assert_eq!(all.iter().filter(|row| row.starts_with("D ")).count(), 2, "{all:?}");
     let quoted = std::fs::read_to_string(file("quoted.csv")).unwrap();
     let mut lines = quoted.lines().collect::<Vec<_>>();
     lines[1..].sort_unstable();
