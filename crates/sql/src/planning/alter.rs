@@ -203,6 +203,8 @@ impl Around<'_> {
         }
         altered.also.extend(views);
         if is_rewritten {
+            // Comments of constraints that go wait for the next change of comments.
+            altered.also.retain(|command| !matches!(command, Command::Roles { .. }));
             if !altered.also.is_empty() || !altered.before.is_empty() {
                 let error = Error::unsupported("a change of rows and one of how a column counts are two statements");
                 return Err(error.with_code("0A000"));
@@ -415,6 +417,8 @@ impl Around<'_> {
             }
             AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
                 let name = lower(name);
+                altered.also.extend(self.forgotten(Topic::Constraint(object.id, name.clone())));
+                altered.also.extend(self.forgotten(Topic::Index(object.id, name.clone())));
                 let is_cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
                 let dropped = altered.declaration.rules.keys.iter().find(|key| key.name == name).cloned();
                 if let Some(key) = dropped.filter(|key| key.kind.is_constraint()) {

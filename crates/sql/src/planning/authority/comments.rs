@@ -32,6 +32,12 @@ impl Around<'_> {
         }))
     }
 
+    /// What forgets the comment of something that goes and is not found again by a number; `None` if there is none.
+    pub(in crate::planning) fn forgotten(&self, topic: Topic) -> Option<Command> {
+        let is_said = self.at.snapshot.catalog.authority().comments().contains_key(&topic);
+        is_said.then(|| change(RoleChange::Comment { topic, text: None }, "COMMENT"))
+    }
+
     /// What a comment is of; `None` for another database, of which PostgreSQL warns.
     fn topic(&self, words: &mut Words) -> Result<Option<Topic>> {
         let rights = &self.at.snapshot.rights;
