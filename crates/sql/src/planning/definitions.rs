@@ -87,6 +87,7 @@ impl Around<'_> {
             }
         }
         match create.on_commit {
+            None | Some(ast::OnCommit::PreserveRows) if create.if_not_exists => {}
             None | Some(ast::OnCommit::PreserveRows) => self.planner.catalogs().keep_at_commit(&name),
             Some(ast::OnCommit::Drop) if self.planner.catalogs().isolation().is_none() => {
                 let error = Error::unsupported("ON COMMIT DROP outside of a transaction is not supported");
