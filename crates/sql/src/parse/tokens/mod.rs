@@ -232,6 +232,7 @@ impl<'a> Text<'a> {
         }
         self.unreserved(at);
         self.without_heirs(at);
+        self.merged_defaults(at);
         match keyword {
             Keyword::FROM if !self.follows(at, &["DISTINCT"]) => level.in_from = true,
             Keyword::SELECT => {
