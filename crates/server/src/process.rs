@@ -43,6 +43,7 @@ pub fn serve(
         let server = Server::start(database.clone(), options).await?;
         tell_start(&server.addresses());
         ready(server.addresses());
+        let ending = database.clone();
         tokio::spawn(look_after(database));
         let reload = Arc::new(reload);
         let signal = loop {
@@ -66,6 +67,10 @@ pub fn serve(
                 _ = hangup.recv() => {}
             }
         };
+        // Sessions that are given up may have the database until the process is gone.
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || ending.rest()).await {
+            tracing::warn!(%error, "sequences leave numbers out");
+        }
         tracing::info!(drained, "the server has stopped");
         Ok::<_, Error>(drained)
     });

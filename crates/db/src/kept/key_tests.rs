@@ -173,3 +173,33 @@ fn who_loads_many_rows_keeps_the_keys_that_they_refer_to() {
         assert_eq!(outcome(&takes, "DELETE FROM p WHERE id = 5"), expected);
     }
 }
+
+/// A folder as a process that ends now would leave it.
+fn copied(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
+        let own = to.join(entry.file_name().unwrap());
+        match entry.is_dir() {
+            true => copied(&entry, &own),
+            false if own.ends_with("LOCK") => {}
+            false => drop(std::fs::copy(&entry, &own).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn a_database_at_rest_leaves_no_numbers_out_if_its_process_just_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let database = open(&path("db"));
+    run(&database, "CREATE SEQUENCE s");
+    assert_eq!(row(&database, "SELECT nextval('s')"), ["1"]);
+    copied(&path("db"), &path("crashed"));
+    database.rest().unwrap();
+    copied(&path("db"), &path("rested"));
+    assert_eq!(row(&open(&path("rested")), "SELECT nextval('s')"), ["2"]);
+    let next = row(&open(&path("crashed")), "SELECT nextval('s')")[0].parse::<i64>().unwrap();
+    assert!(next > 1, "{next}");
+    // It goes on.
+    assert_eq!(row(&database, "SELECT nextval('s')"), ["2"]);
+}
