@@ -182,7 +182,9 @@ fn copied(from: &Path, to: &Path) {
         match entry.is_dir() {
             true => copied(&entry, &own),
             false if own.ends_with("LOCK") => {}
-            false => drop(std::fs::copy(&entry, &own).unwrap()),
+            false => {
+                std::fs::copy(&entry, &own).unwrap();
+            }
         }
     }
 }
