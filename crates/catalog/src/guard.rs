@@ -88,7 +88,8 @@ impl Catalog {
         let Some(first_own) = self.first_own(table, relation) else { return Ok(LockGuard(None)) };
         let mut rows = deleted.iter().copied().filter(|row| *row < first_own).collect::<Vec<_>>();
         rows.sort_unstable();
-        let is_loaded = inserted.iter().any(|rows| rows.batch().is_none());
+        let loaded = inserted.iter().filter(|rows| rows.batch().is_none()).cloned().collect::<Vec<_>>();
+        let is_loaded = !loaded.is_empty();
         let inserted = inserted.iter().filter_map(NewRows::batch).cloned().collect::<Vec<_>>();
         let keys = relation.key_hashes(&inserted)?;
         // The keys of very many rows are not locked one by one.
@@ -102,6 +103,7 @@ impl Catalog {
             table: relation,
             deleted,
             inserted: &inserted,
+            loaded: &loaded,
             deferred: deferred.as_ref(),
         };
         let (gone, kept) = (change.gone(&own)?, change.kept(&own)?);
@@ -179,7 +181,8 @@ impl Catalog {
             let Relation::Native(table) = &object.relation else { continue };
             referring.rows.retain(|row| met.insert((object.id, *row)));
             let deferred = change.deferred;
-            let next = ChangingRows { object: &object, table, deleted: &referring.rows, inserted: &[], deferred };
+            let next =
+                ChangingRows { object: &object, table, deleted: &referring.rows, inserted: &[], loaded: &[], deferred };
             let goes = referring.reference.on_delete == ReferenceAction::Cascade;
             let (mode, row_mode, gone) = match referring.reference.changes_rows() {
                 true => {

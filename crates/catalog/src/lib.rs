@@ -46,6 +46,7 @@ mod index_form;
 mod index_tests;
 pub mod journal;
 mod key_block;
+mod key_filter;
 mod key_store;
 mod keyed;
 mod keys;

@@ -17,11 +17,14 @@ use diligence_storage::foreign_error::from_arrow;
 use crate::deferred::DeferredConstraints;
 use crate::keyed::KeyLookup;
 use crate::keys::{KeyReader, KeyValues};
-use crate::pieces::piece_of;
+use crate::pieces::{NewRows, piece_of};
 use crate::references::{referring, violation};
 use crate::rules::{Key, Reference, ReferenceAction};
 use crate::snapshot::Root;
 use crate::{NativeTable, Object, Relation};
+
+/// Keys that a load refers to and keeps, at most. Of more, its end finds out whether somebody has taken one away.
+const LOADED_KEYS: usize = 1 << 16;
 
 /// Rows of a table that go and come.
 pub(crate) struct ChangingRows<'a> {
@@ -31,6 +34,8 @@ pub(crate) struct ChangingRows<'a> {
     pub(crate) deleted: &'a [i64],
     /// Those that come, with the columns of the table.
     pub(crate) inserted: &'a [RecordBatch],
+    /// More that come, in segments.
+    pub(crate) loaded: &'a [NewRows],
     /// References that are not looked at yet.
     pub(crate) deferred: Option<&'a DeferredConstraints>,
 }
@@ -183,10 +188,43 @@ impl ChangingRows<'_> {
         Ok(())
     }
 
+    /// The same of rows that come in segments; of so many keys only that a lock of each is worth it.
+    fn each_loaded(
+        &self,
+        reference: &Reference,
+        there: &NativeTable,
+        reader: &KeyReader<'_>,
+        mut each: impl FnMut(u64, &KeyValues, usize) -> Result<()>,
+    ) -> Result<()> {
+        if self.loaded.is_empty() {
+            return Ok(());
+        }
+        let own = ReferringColumns::new(reference, self.table, there)?;
+        let mut met = HashSet::new();
+        for rows in self.loaded {
+            let read = self.table.new_columns(rows, &own.places)?;
+            let values = own.values(read.columns(), read.num_rows(), reader)?;
+            for row in 0..read.num_rows() {
+                if read.columns().iter().any(|column| column.is_null(row)) {
+                    continue;
+                }
+                if let Some(hash) = values.hash(row)
+                    && met.insert(hash)
+                {
+                    if met.len() > LOADED_KEYS {
+                        return Ok(());
+                    }
+                    each(hash, &values, row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What rows that come refer to among the rows of some names, by table. Fails as rows are read.
     pub(crate) fn kept(&self, root: &Root) -> Result<BTreeMap<ObjectId, KeptKeys>> {
         let mut all = BTreeMap::<ObjectId, KeptKeys>::new();
-        if self.inserted.is_empty() {
+        if self.inserted.is_empty() && self.loaded.is_empty() {
             return Ok(all);
         }
         // Those that are looked at later, too: nobody is to take away meanwhile what is there.
@@ -194,13 +232,15 @@ impl ChangingRows<'_> {
             let Some(there) = object_of(root, reference.table).and_then(|object| rows_of(object)) else { continue };
             let Some((key, lookup)) = key_of(there, reference)? else { continue };
             let kept = all.entry(reference.table).or_default();
-            self.each_new(reference, there, &lookup.reader, |hash, values, row| {
+            let mut keep = |hash: u64, values: &KeyValues, row: usize| -> Result<()> {
                 if let Some(number) = lookup.found(values, row)? {
                     kept.hashes.push(hash ^ key.number());
                     kept.rows.push(number);
                 }
                 Ok(())
-            })?;
+            };
+            self.each_new(reference, there, &lookup.reader, &mut keep)?;
+            self.each_loaded(reference, there, &lookup.reader, &mut keep)?;
         }
         all.retain(|_, kept| !kept.rows.is_empty());
         for kept in all.values_mut() {

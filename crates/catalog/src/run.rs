@@ -19,6 +19,7 @@ use diligence_storage::Hint;
 use diligence_storage::key_file::KeyFile;
 
 use crate::key_block::{BLOCK_REST_BYTES, Block, Entries, common, is_before, word_of};
+use crate::key_filter::KeyFilter;
 
 /// Where a range of a run begins or ends: before or behind all keys that begin with these bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +38,9 @@ pub(crate) struct Run {
     words: Vec<u64>,
     /// By block: how many entries are before it; behind the last: how many there are.
     starts: Vec<usize>,
-    /// What is in memory of a run that is in a file.
+    /// Says of most keys that are not in it that they are not: of a run in a file, where memory was free.
+    filter: Option<KeyFilter>,
+    /// What is in memory of a run that is in a file, but for the filter.
     _memory: Option<Reservation>,
     /// Whether somebody writes it to a file: others leave it as it is.
     is_fixed: AtomicBool,
@@ -86,7 +89,24 @@ impl Run {
             end
         }));
         let is_fixed = AtomicBool::new(matches!(blocks, Blocks::File(_)));
-        Some(Self { blocks, ends, words, starts, _memory: memory, is_fixed })
+        Some(Self { blocks, ends, words, starts, filter: None, _memory: memory, is_fixed })
+    }
+
+    /// The same with a filter that has all its keys.
+    pub(crate) fn with_filter(self, filter: Option<KeyFilter>) -> Self {
+        Self { filter, ..self }
+    }
+
+    /// Its filter.
+    #[cfg(test)]
+    pub(crate) fn filter(&self) -> Option<&KeyFilter> {
+        self.filter.as_ref()
+    }
+
+    /// Whether a key may be in it, as far as is seen without its blocks.
+    fn may_have(&self, key: &[u8]) -> bool {
+        let is_between = key >= self.ends.least.as_slice() && key <= self.ends.greatest.as_slice();
+        is_between && self.filter.as_ref().is_none_or(|filter| filter.may_have(key))
     }
 
     /// How many entries it has.
@@ -124,7 +144,10 @@ impl Run {
     pub(crate) fn bytes(&self) -> usize {
         match &self.blocks {
             Blocks::Memory(blocks) => blocks.iter().map(|block| block.bytes().len() + BLOCK_REST_BYTES).sum(),
-            Blocks::File(file) => file.directory_bytes() + Self::directory_bytes(self.blocks()),
+            Blocks::File(file) => {
+                let filter_bytes = self.filter.as_ref().map_or(0, KeyFilter::bytes);
+                file.directory_bytes() + Self::directory_bytes(self.blocks()) + filter_bytes
+            }
         }
     }
 
@@ -222,7 +245,7 @@ impl Run {
 
     /// Calls `meet` with the number of each entry that has this key.
     pub(crate) fn find(&self, key: &[u8], mut meet: impl FnMut(i64)) -> Result<()> {
-        if key > self.ends.greatest.as_slice() || key < self.ends.least.as_slice() {
+        if !self.may_have(key) {
             return Ok(());
         }
         let mut block = self.block_of(key, false, 0)?;
@@ -255,6 +278,9 @@ impl Run {
             let key = key.as_ref();
             if key > self.ends.greatest.as_slice() {
                 return Ok(());
+            }
+            if !self.may_have(key) {
+                continue;
             }
             block = self.next_block_of(key, block)?;
             let mut own = match entries.take() {

@@ -1,7 +1,8 @@
 //! Makes runs of an index: of sorted entries, or of other runs, in memory or in a file.
 //!
 //! What the end of a key file says of a run: its least and its greatest key, each with its length before it (4 bytes),
-//! then for each block eight bytes of its first key (as a number) and how many entries it has (4).
+//! then for each block eight bytes of its first key (as a number) and how many entries it has (4). A [filter](KeyFilter) of
+//! the keys may follow: files of version 1 have none, and a run that is too long for the memory has none either.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -13,6 +14,7 @@ use diligence_memory::Reservation;
 use diligence_storage::key_file::{KeyFile, KeyFileWriter};
 
 use crate::key_block::{BLOCK_ENTRIES, Block, Entries, OpenBlock, word_of};
+use crate::key_filter::KeyFilter;
 use crate::run::{Blocks, Run, RunEnds};
 
 /// A merge moves a block as it is if it has so many entries, and few are waiting for one of their own.
@@ -32,27 +34,33 @@ pub(crate) struct RunWriter<'a> {
     words: Vec<u64>,
     counts: Vec<u32>,
     open: OpenBlock,
+    /// Has the keys that came: of a run in a file, where memory is free.
+    filter: Option<KeyFilter>,
 }
 
 impl<'a> RunWriter<'a> {
     /// One in memory, of keys between these, counted beside this reservation.
     pub(crate) fn in_memory(memory: &'a Reservation, ends: RunEnds) -> Self {
-        Self::new(memory, ends, Target::Memory(Vec::new()))
+        Self::new(memory, ends, Target::Memory(Vec::new()), None)
     }
 
-    /// One in a file, of keys between these; what is in memory of it is counted beside this reservation.
-    pub(crate) fn in_file(memory: &'a Reservation, ends: RunEnds, file: KeyFileWriter) -> Self {
-        Self::new(memory, ends, Target::File(file))
+    /// One in a file, of so many keys between these at most; what is in memory of it is counted beside this
+    /// reservation.
+    pub(crate) fn in_file(memory: &'a Reservation, ends: RunEnds, keys: usize, file: KeyFileWriter) -> Self {
+        Self::new(memory, ends, Target::File(file), KeyFilter::of_size(keys, memory))
     }
 
-    fn new(memory: &'a Reservation, ends: RunEnds, target: Target) -> Self {
-        Self { memory, target, ends, words: Vec::new(), counts: Vec::new(), open: OpenBlock::default() }
+    fn new(memory: &'a Reservation, ends: RunEnds, target: Target, filter: Option<KeyFilter>) -> Self {
+        Self { memory, target, ends, words: Vec::new(), counts: Vec::new(), open: OpenBlock::default(), filter }
     }
 
     /// The next entry. Fails with kind `Resource` if there is no memory for a block, `File` if it cannot be written,
     /// and `Bug` for a key that is too long.
     pub(crate) fn push(&mut self, key: &[u8], number: i64) -> Result<()> {
         self.open.push(key, number)?;
+        if let Some(filter) = &mut self.filter {
+            filter.add(key);
+        }
         if self.open.len() == BLOCK_ENTRIES { self.seal() } else { Ok(()) }
     }
 
@@ -60,6 +68,13 @@ impl<'a> RunWriter<'a> {
     fn push_block(&mut self, run: &Run, block: usize, entries: &Entries, key: &[u8]) -> Result<()> {
         self.seal()?;
         self.note(key, entries.count());
+        if let Some(filter) = &mut self.filter {
+            let mut own = Vec::new();
+            for entry in 0..entries.count() {
+                entries.put_key(entry, &mut own);
+                filter.add(&own);
+            }
+        }
         match (&mut self.target, run.block_in_memory(block)) {
             (Target::Memory(blocks), Some(block)) => blocks.push(block.clone()),
             (Target::Memory(blocks), None) => {
@@ -93,15 +108,16 @@ impl<'a> RunWriter<'a> {
     /// [`push`](Self::push).
     pub(crate) fn finish(mut self) -> Result<Option<Run>> {
         self.seal()?;
-        let Self { memory, target, ends, words, counts, .. } = self;
+        let Self { memory, target, ends, words, counts, filter, .. } = self;
         match target {
             Target::Memory(blocks) => Ok(Run::of(Blocks::Memory(blocks), ends, words, &counts, None)),
             Target::File(_) if words.is_empty() => Ok(None),
             Target::File(file) => {
-                let said = said(&ends, &words, &counts);
+                let said = said(&ends, &words, &counts, filter.as_ref());
                 let (file, _) = file.finish(&said)?;
                 let own = counted(memory, &file)?;
-                Ok(Run::of(Blocks::File(file), ends, words, &counts, Some(own)))
+                let run = Run::of(Blocks::File(file), ends, words, &counts, Some(own));
+                Ok(run.map(|run| run.with_filter(filter)))
             }
         }
     }
@@ -114,8 +130,9 @@ fn counted(memory: &Reservation, file: &KeyFile) -> Result<Reservation> {
     Ok(own)
 }
 
-fn said(ends: &RunEnds, words: &[u64], counts: &[u32]) -> Vec<u8> {
-    let mut said = Vec::with_capacity(8 + ends.least.len() + ends.greatest.len() + words.len() * 12);
+fn said(ends: &RunEnds, words: &[u64], counts: &[u32], filter: Option<&KeyFilter>) -> Vec<u8> {
+    let filter_bytes = filter.map_or(0, |filter| 8 + filter.bytes());
+    let mut said = Vec::with_capacity(8 + ends.least.len() + ends.greatest.len() + words.len() * 12 + filter_bytes);
     for key in [&ends.least, &ends.greatest] {
         said.extend_from_slice(&(key.len() as u32).to_le_bytes());
         said.extend_from_slice(key);
@@ -123,6 +140,9 @@ fn said(ends: &RunEnds, words: &[u64], counts: &[u32]) -> Vec<u8> {
     for (word, count) in words.iter().zip(counts) {
         said.extend_from_slice(&word.to_le_bytes());
         said.extend_from_slice(&count.to_le_bytes());
+    }
+    if let Some(filter) = filter {
+        filter.put(&mut said);
     }
     said
 }
@@ -133,9 +153,7 @@ pub(crate) fn run_of_file(file: Arc<KeyFile>, said: &[u8], memory: &Reservation)
     let misfit = || Error::file("the end of a key file does not say what it should").with_code("XX001");
     let own = counted(memory, &file)?;
     let (ends, rest) = ends_of(said).ok_or_else(misfit)?;
-    if rest.len() != file.blocks() * 12 {
-        return Err(misfit());
-    }
+    let (rest, filter) = rest.split_at_checked(file.blocks() * 12).ok_or_else(misfit)?;
     let (mut words, mut counts) = (Vec::with_capacity(file.blocks()), Vec::with_capacity(file.blocks()));
     for block in rest.chunks_exact(12) {
         let (mut word, mut count) = ([0; 8], [0; 4]);
@@ -144,7 +162,9 @@ pub(crate) fn run_of_file(file: Arc<KeyFile>, said: &[u8], memory: &Reservation)
         words.push(u64::from_le_bytes(word));
         counts.push(u32::from_le_bytes(count));
     }
-    Run::of(Blocks::File(file), ends, words, &counts, Some(own)).ok_or_else(misfit)
+    let filter = KeyFilter::of_bytes(filter, memory);
+    let run = Run::of(Blocks::File(file), ends, words, &counts, Some(own)).ok_or_else(misfit)?;
+    Ok(run.with_filter(filter))
 }
 
 fn ends_of(said: &[u8]) -> Option<(RunEnds, &[u8])> {
@@ -184,7 +204,8 @@ pub(crate) fn merged_in_file(
     keeps: Option<&dyn Fn(i64) -> bool>,
 ) -> Result<Option<Run>> {
     let Some(ends) = ends_of_runs(runs) else { return Ok(None) };
-    merged_by(RunWriter::in_file(memory, ends, file), runs, keeps)
+    let keys = runs.iter().map(|run| run.len()).sum();
+    merged_by(RunWriter::in_file(memory, ends, keys, file), runs, keeps)
 }
 
 fn merged_by(mut writer: RunWriter<'_>, runs: &[Arc<Run>], keeps: Option<&dyn Fn(i64) -> bool>) -> Result<Option<Run>> {

@@ -187,6 +187,7 @@ impl SessionCatalogs {
 
     /// Begins a transaction. Fails with code 25001 if there is one.
     pub fn begin(&self, isolation: Isolation) -> Result<()> {
+        self.empty_behind_statements();
         let mut inside = self.inside.write();
         if inside.is_some() {
             return Err(Error::input("there is a transaction already").with_code("25001"));
@@ -219,6 +220,28 @@ impl SessionCatalogs {
     /// What becomes of a temporary table at each COMMIT: it goes if that is true, and loses its rows otherwise.
     pub fn at_commit(&self, table: RelationName, drops: bool) {
         self.on_commit.lock().push((table, drops));
+    }
+
+    /// The same table does not.
+    pub fn keep_at_commit(&self, table: &RelationName) {
+        self.on_commit.lock().retain(|(name, _)| name != table);
+    }
+
+    /// Outside of a transaction, each statement was one: what it has left in tables that lose their rows at COMMIT goes
+    /// before anybody looks.
+    fn empty_behind_statements(&self) {
+        let on_commit = self.on_commit.lock();
+        if on_commit.is_empty() || self.inside.read().is_some() {
+            return;
+        }
+        let snapshot = self.base.snapshot();
+        for (name, _) in on_commit.iter().filter(|(_, drops)| !drops) {
+            let Some(object) = snapshot.get(name) else { continue };
+            if matches!(&object.relation, Relation::Native(table) if table.rows() > 0) {
+                // As at COMMIT, nothing can fail.
+                drop(self.base.truncate(&[object.reference()], false, false));
+            }
+        }
     }
 
     /// Whether a change waits for no disk: in a transaction, or where nothing is kept. With `ends`, whether the end of
@@ -390,6 +413,7 @@ impl SessionCatalogs {
 
     /// What the session sees now.
     pub fn snapshot(&self) -> SessionSnapshot {
+        self.empty_behind_statements();
         let catalog = self.seen();
         SessionSnapshot {
             rights: self.rights_in(&catalog),

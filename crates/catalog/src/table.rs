@@ -189,6 +189,17 @@ impl NativeTable {
         }
     }
 
+    /// Some columns of rows that have come. Fails as [`read_new`](Self::read_new) does.
+    pub(crate) fn new_columns(&self, rows: &NewRows, columns: &[usize]) -> Result<RecordBatch> {
+        match rows {
+            NewRows::Memory(batch) => batch.project(columns).map_err(from_arrow),
+            NewRows::Stored(stored) => {
+                let StoredRows { view, cluster, deleted } = Views::default().rows_of(stored.clone(), &self.declared);
+                view.read(cluster, columns, deleted.as_ref().map(|deleted| deleted.live()))
+            }
+        }
+    }
+
     /// The rows, as they come into another table.
     pub(crate) fn new_rows(&self) -> Vec<NewRows> {
         self.pieces().iter().map(Piece::as_new).collect()

@@ -325,6 +325,12 @@ impl Database {
         self.0.kept.as_ref().map(|kept| kept.store().checkpoints())
     }
 
+    /// Writes down what only an end in order writes down, for a process that is about to end while somebody has the
+    /// database: sequences leave no numbers out then. It may go on. Fails with kind `File` if it cannot be written.
+    pub fn rest(&self) -> Result<()> {
+        self.0.kept.as_ref().map_or(Ok(()), |kept| kept.rest())
+    }
+
     /// Makes a folder that opens as the database is now, while statements go on; `earlier` is another backup, from
     /// which files are taken that are the same. Fails with code 58P02 if there is something at the path, 55000 for a
     /// database in memory, and with kind `File` if the folder cannot be written; then there is none.

@@ -211,6 +211,27 @@ fn tables_are_read_as_they_were() {
     assert_eq!(code(&session, &format!("SELECT * FROM t FOR SYSTEM_TIME AS OF '{before}'")), "72000");
     assert_eq!(code(&session, "SELECT * FROM t FOR SYSTEM_TIME AS OF '2999-01-01'"), "22023");
     assert_eq!(code(&session, "SELECT * FROM nowhere FOR SYSTEM_TIME AS OF now()"), "42P01");
+    // The moment may be a parameter.
+    run(&session, "CREATE TABLE u (a INT)");
+    run(&session, "INSERT INTO u VALUES (1), (2)");
+    let filled = time();
+    run(&session, "DELETE FROM u");
+    run(
+        &session,
+        "PREPARE earlier (timestamptz, int) AS SELECT count(*) FROM u FOR SYSTEM_TIME AS OF $1 WHERE a >= $2",
+    );
+    for (moment, least, expected) in [(&filled, 1, 2), (&filled, 2, 1), (&time(), 1, 0)] {
+        let rows = session.execute(&format!("EXECUTE earlier('{moment}', {least})")).unwrap().collect().unwrap();
+        let count = rows[0].column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0);
+        assert_eq!(count, expected, "{moment}, {least}");
+    }
+    assert_eq!(code(&session, &format!("EXECUTE earlier('{before}', 1)")), "72000");
+    let statement = session.parse("SELECT count(*) FROM u FOR SYSTEM_TIME AS OF $1::timestamptz").unwrap();
+    let moment: arrow::array::ArrayRef =
+        std::sync::Arc::new(arrow::array::StringViewArray::from(vec![filled.as_str()]));
+    let planned = session.plan(&statement, &[moment]).unwrap();
+    let rows = session.start_planned(planned).and_then(|result| result.collect()).unwrap();
+    assert_eq!(rows[0].column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0), 2);
     assert_eq!(number(&session, "SELECT retention_ms FROM system.history"), 3_600_000);
     assert!(number(&session, "SELECT states FROM system.history") > 4);
     // Another table of its name does not stand in its way.

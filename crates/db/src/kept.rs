@@ -94,16 +94,18 @@ impl KeptFolder {
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
+
+    /// Writes down where sequences are, and does what the next opening would do again. Fails as a log fails.
+    pub(crate) fn rest(&self) -> Result<()> {
+        self.catalog.rest_sequences()?;
+        if self.store.is_checkpoint_due() { self.store.checkpoint() } else { Ok(()) }
+    }
 }
 
 impl Drop for KeptFolder {
     fn drop(&mut self) {
         // Without it, numbers are left out when the folder is opened again, and nothing else is lost.
-        let _ = self.catalog.rest_sequences();
-        // What the next opening would do again is done now.
-        if self.store.is_checkpoint_due() {
-            let _ = self.store.checkpoint();
-        }
+        let _ = self.rest();
         self.store.stop();
         if let Some(thread) = self.checkpoints.get_mut().take() {
             thread.join();

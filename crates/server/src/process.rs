@@ -82,6 +82,7 @@ where
     let server = Server::start(database.clone(), options).await?;
     tell_start(&server.addresses());
     ready(server.addresses());
+    let ending = database.clone();
     tokio::spawn(look_after(database));
     let signal = loop {
         tokio::select! {
@@ -104,6 +105,10 @@ where
             _ = hangup.recv() => {}
         }
     };
+    // Sessions that are given up may have the database until the process is gone.
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || ending.rest()).await {
+        tracing::warn!(%error, "sequences leave numbers out");
+    }
     tracing::info!(drained, "the server has stopped");
     Ok(drained)
 }

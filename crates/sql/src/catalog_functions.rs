@@ -78,7 +78,7 @@ const FUNCTIONS: [(&str, &str); 60] = [
     ("pg_ts_template_is_visible", "true"),
     ("pg_type_is_visible", "(SELECT bool_or(_t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
-    ("shobj_description", "CAST(NULL AS TEXT)"),
+    ("shobj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_shdescription _d WHERE _d.objoid = $1)"),
     ("to_regclass", "CAST((SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_whole = $1 \
       OR _c.class_shown = $1 AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \
       OR _c.class_whole = lower($1) \

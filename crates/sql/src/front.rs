@@ -127,14 +127,24 @@ fn with_values(mut relation: Relation, parameters: &[SqlType], values: &[ScalarV
         let message = format!("the statement has {} parameters; found {} values", parameters.len(), values.len());
         return Err(Error::input(message).with_code("08P01"));
     }
+    put(&mut relation, &constants_of(values)?)?;
+    Ok(relation)
+}
+
+/// An expression with values for its parameters. Fails with 08P01 if there is none for one.
+pub(crate) fn scalar_with_values(scalar: &Scalar, values: &[ScalarValue]) -> Result<Scalar> {
+    let mut own = scalar.clone();
+    put_in_scalar(&mut own, &constants_of(values)?)?;
+    Ok(own)
+}
+
+fn constants_of(values: &[ScalarValue]) -> Result<Vec<Constant>> {
     let constants = values.iter().map(|value| {
         let given = SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text);
         let value = value.cast_to(&given.arrow()).map_err(diligence_storage::foreign_error::from_datafusion)?;
         Ok(Constant { value, sql_type: given })
     });
-    let constants = constants.collect::<Result<Vec<_>>>()?;
-    put(&mut relation, &constants)?;
-    Ok(relation)
+    constants.collect()
 }
 
 fn put(relation: &mut Relation, constants: &[Constant]) -> Result<()> {

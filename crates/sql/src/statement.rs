@@ -148,10 +148,12 @@ pub enum Maintenance {
         /// The folder.
         from: PathBuf,
     },
-    /// The indexes of a table are made of its rows again.
+    /// Indexes of tables are made of their rows again.
     Reindex {
-        /// The table.
-        table: Arc<Object>,
+        /// The tables.
+        tables: Vec<Arc<Object>>,
+        /// The name of the index; all of the tables', if `None`.
+        only: Option<String>,
     },
     /// All rows of these tables are read, and held against what the tables promise.
     Check {

@@ -33,7 +33,10 @@ use crate::{BufferPool, Hint};
 pub const KEY_FILE_ENDING: &str = "keys";
 
 const MAGIC: &[u8; 8] = b"DLGKEY\r\n";
-const VERSION: u32 = 1;
+/// The version of what is written.
+const VERSION: u32 = 2;
+/// The versions that are read. Since 2, more may follow what a writer said of the whole in 1.
+const VERSIONS_READ: [u32; 2] = [1, VERSION];
 /// Bytes before the first page.
 const HEAD_BYTES: u64 = 64;
 /// A page is full when it has so many bytes: what one lookup reads.
@@ -86,7 +89,7 @@ impl KeyFile {
         let (Some(head), Some(end)) = (read.next(), read.next()) else {
             return Err(Error::bug("a read brought fewer parts than it had ranges"));
         };
-        if head[..] != self::head()[..] {
+        if !VERSIONS_READ.iter().any(|version| head[..] == self::head(*version)[..]) {
             return Err(corrupt(&source, "it does not begin as a key file of a version that is known"));
         }
         if crc32fast::hash(&end) != seal.checksum {
@@ -182,10 +185,10 @@ fn corrupt(source: &Source, what: impl fmt::Display) -> Error {
     source.error(format!("{what}; the file is corrupt")).with_code("XX001")
 }
 
-fn head() -> [u8; HEAD_BYTES as usize] {
+fn head(version: u32) -> [u8; HEAD_BYTES as usize] {
     let mut head = [0; HEAD_BYTES as usize];
     head[..8].copy_from_slice(MAGIC);
-    head[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    head[8..12].copy_from_slice(&version.to_le_bytes());
     head
 }
 
@@ -245,7 +248,7 @@ impl KeyFileWriter {
     /// Begins a file. Fails with kind `File` if it cannot be made.
     pub fn create(disk: &Arc<dyn Disk>, path: &Path, number: u64) -> Result<Self> {
         let file = disk.open(path, OpenMode::CREATE_NEW).map_err(|error| unwritable_file(path, &error))?;
-        let waiting = head().to_vec();
+        let waiting = head(VERSION).to_vec();
         Ok(Self {
             disk: disk.clone(),
             path: path.to_owned(),
@@ -392,6 +395,21 @@ mod tests {
         for cut in [0, 10, 64, seal.start as usize, whole.len() - 1] {
             let disk: Arc<dyn Disk> = Arc::new(CrashDisk::holding([(PATH, whole[..cut].to_vec())]));
             assert!(KeyFile::open(&disk, Path::new(PATH), 7, seal).is_err(), "{cut} bytes");
+        }
+    }
+
+    #[test]
+    fn files_of_an_earlier_version_are_read() {
+        let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+        let (file, _) = written(&disk, &[vec![1; 300]]);
+        let seal = file.seal();
+        let mut whole = vec![0; file.bytes() as usize];
+        disk.open(Path::new(PATH), OpenMode::READ).unwrap().read_exact_at(&mut whole, 0).unwrap();
+        for (version, is_read) in [(0, false), (1, true), (2, true), (3, false)] {
+            whole[8] = version;
+            let disk: Arc<dyn Disk> = Arc::new(CrashDisk::holding([(PATH, whole.clone())]));
+            let opened = KeyFile::open(&disk, Path::new(PATH), 7, seal);
+            assert_eq!(opened.is_ok(), is_read, "version {version}");
         }
     }
 }

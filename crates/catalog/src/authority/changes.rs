@@ -7,7 +7,8 @@ use diligence_base::{Error, Result};
 
 use super::grants::{self, Dependent};
 use super::{
-    Authority, DENIED, DefaultsOf, Grant, Membership, OWNER, Privileges, RoleDefinition, Subject, SubjectKind, unsaid,
+    Authority, DENIED, DefaultsOf, Grant, Membership, OWNER, Privileges, RoleDefinition, Subject, SubjectKind, Topic,
+    unsaid,
 };
 
 /// Who says something.
@@ -119,6 +120,13 @@ pub enum RoleChange {
         /// The roles.
         roles: Vec<String>,
     },
+    /// COMMENT ON.
+    Comment {
+        /// What it is of.
+        topic: Topic,
+        /// What it says; there is none from now on, if `None`.
+        text: Option<String>,
+    },
 }
 
 impl RoleChange {
@@ -147,6 +155,13 @@ impl RoleChange {
                     return Err(no_role(name));
                 }
                 authority.roles.insert(name.clone(), definition.clone());
+                Ok(())
+            }
+            Self::Comment { topic, text } => {
+                match text {
+                    Some(text) => drop(authority.comments.insert(topic.clone(), text.clone())),
+                    None => drop(authority.comments.remove(topic)),
+                }
                 Ok(())
             }
             Self::Rename { from, to } => authority.rename(from, to),
@@ -268,6 +283,9 @@ impl Authority {
         }
         let definition = self.roles.remove(from).ok_or_else(|| no_role(from))?;
         self.roles.insert(to.to_owned(), definition);
+        if let Some(comment) = self.comments.remove(&Topic::Role(from.to_owned())) {
+            self.comments.insert(Topic::Role(to.to_owned()), comment);
+        }
         for role in self.roles.values_mut() {
             if let Some(membership) = role.member_of.remove(from) {
                 role.member_of.insert(to.to_owned(), membership);
@@ -319,6 +337,7 @@ impl Authority {
             return Err(Error::input(message).with_code("2BP01").with_detail(reasons.join("\n")).with_hint(hint));
         }
         self.roles.remove(name);
+        self.comments.remove(&Topic::Role(name.to_owned()));
         self.roles.values_mut().for_each(|role| drop(role.member_of.remove(name)));
         Ok(())
     }

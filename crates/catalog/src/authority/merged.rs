@@ -11,6 +11,7 @@ impl Authority {
             roles: merged(&self.roles, &before.roles, &after.roles)?,
             subjects: merged(&self.subjects, &before.subjects, &after.subjects)?,
             defaults: merged(&self.defaults, &before.defaults, &after.defaults)?,
+            comments: merged(&self.comments, &before.comments, &after.comments)?,
         })
     }
 }

@@ -16,6 +16,7 @@ mod grants;
 mod merged;
 mod privilege;
 mod text;
+mod topic;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,7 @@ use diligence_base::ids::ObjectId;
 pub use self::changes::{GrantChange, GrantedOn, RoleChange, Speaker};
 pub use self::grants::{Entitlements, Grant, PUBLIC};
 pub use self::privilege::{Language, Privilege, Privileges, SubjectKind};
+pub use self::topic::Topic;
 use crate::moment::micros_now;
 use crate::name::DEFAULT_SCHEMA_ID;
 
@@ -142,12 +144,19 @@ pub struct Authority {
     pub(crate) roles: BTreeMap<String, RoleDefinition>,
     pub(crate) subjects: BTreeMap<Subject, Entitlements>,
     pub(crate) defaults: BTreeMap<DefaultsOf, Entitlements>,
+    /// What COMMENT ON has said, which goes by the same log.
+    pub(crate) comments: BTreeMap<Topic, String>,
 }
 
 impl Authority {
     /// Whether nothing has been said.
     pub fn is_empty(&self) -> bool {
-        self.roles.is_empty() && self.subjects.is_empty() && self.defaults.is_empty()
+        self.roles.is_empty() && self.subjects.is_empty() && self.defaults.is_empty() && self.comments.is_empty()
+    }
+
+    /// What COMMENT ON has said.
+    pub fn comments(&self) -> &BTreeMap<Topic, String> {
+        &self.comments
     }
 
     /// The roles, in the order of their names.

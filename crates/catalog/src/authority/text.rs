@@ -5,6 +5,7 @@ use diligence_base::{Error, Result};
 
 use super::{
     Authority, DefaultsOf, Entitlements, Grant, Language, Membership, Privileges, RoleDefinition, Subject, SubjectKind,
+    Topic,
 };
 
 impl Authority {
@@ -31,6 +32,10 @@ impl Authority {
         for (of, known) in &self.defaults {
             let schema = of.schema.map(|schema| schema.0.to_string()).unwrap_or_default();
             put_grants(&mut lines, "defaults", &[&of.role, &schema, of.kind.letter()], known);
+        }
+        for (topic, text) in &self.comments {
+            let (kind, of, name) = topic_parts(topic);
+            lines.push(line(&["comment", kind, &of, name, text]));
         }
         lines.join("\n")
     }
@@ -79,6 +84,9 @@ impl Authority {
                 };
                 let of = DefaultsOf { role: (*role).to_owned(), schema, kind };
                 add_grant(self.defaults.entry(of).or_default(), rest)?;
+            }
+            ["comment", kind, of, name, text] => {
+                self.comments.insert(topic_of(kind, of, name)?, (*text).to_owned());
             }
             _ => return None,
         }
@@ -134,6 +142,29 @@ fn subject_text(subject: Subject) -> String {
         Subject::Column(table, column) => format!("column {} {column}", table.0),
         Subject::Language(language) => format!("language {}", language.name()),
     }
+}
+
+/// The kind of a topic, the number of what it is of, and its name.
+fn topic_parts(topic: &Topic) -> (&'static str, String, &str) {
+    match topic {
+        Topic::Subject(subject) => ("subject", subject_text(*subject), ""),
+        Topic::Index(table, name) => ("index", table.0.to_string(), name),
+        Topic::Constraint(table, name) => ("constraint", table.0.to_string(), name),
+        Topic::Trigger(table, name) => ("trigger", table.0.to_string(), name),
+        Topic::Role(name) => ("role", String::new(), name),
+    }
+}
+
+fn topic_of(kind: &str, of: &str, name: &str) -> Option<Topic> {
+    let table = || of.parse().ok().map(ObjectId);
+    Some(match kind {
+        "subject" => Topic::Subject(subject_of(of)?),
+        "index" => Topic::Index(table()?, name.to_owned()),
+        "constraint" => Topic::Constraint(table()?, name.to_owned()),
+        "trigger" => Topic::Trigger(table()?, name.to_owned()),
+        "role" => Topic::Role(name.to_owned()),
+        _ => return None,
+    })
 }
 
 fn subject_of(text: &str) -> Option<Subject> {
@@ -257,9 +288,24 @@ mod tests {
             cascade: false,
         };
         said(&mut authority, &owner(), RoleChange::Grant(defaults)).unwrap();
+        for (topic, text) in [
+            (Topic::Subject(Subject::Database), "all\tof it\n"),
+            (Topic::Subject(Subject::Column(ObjectId(20_001), 3)), "a column"),
+            (Topic::Index(ObjectId(20_000), "an\tindex".into()), "i"),
+            (Topic::Constraint(ObjectId(20_000), "c".into()), "\\"),
+            (Topic::Trigger(ObjectId(20_000), "c".into()), "t"),
+            (Topic::Role("ann".into()), "somebody"),
+        ] {
+            said(&mut authority, &owner(), RoleChange::Comment { topic, text: Some(text.into()) }).unwrap();
+        }
+        assert_eq!(authority.comments().len(), 6);
         assert_eq!(Authority::of_text(&authority.text()).unwrap(), authority);
+        // A role's comment goes along with its name, and with the role.
+        let rename = RoleChange::Rename { from: "ann".into(), to: "anna".into() };
+        said(&mut authority, &owner(), rename).unwrap();
+        assert_eq!(authority.comments().get(&Topic::Role("anna".into())).map(String::as_str), Some("somebody"));
         assert_eq!(Authority::of_text("").unwrap(), Authority::default());
-        for wrong in ["x", "role\ta", "grants\tplanet 7", "member\tnobody\ta\tb\t"] {
+        for wrong in ["x", "comment\tplanet\t7\t\tx", "role\ta", "grants\tplanet 7", "member\tnobody\ta\tb\t"] {
             assert!(Authority::of_text(wrong).is_err(), "{wrong}");
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::Authority;
-use crate::authority::{RoleChange, Speaker, Subject, SubjectKind};
+use crate::authority::{RoleChange, Speaker, Subject, SubjectKind, Topic};
 use crate::name::CATALOG_NAME;
 
 impl Catalog {
@@ -69,10 +69,18 @@ impl Catalog {
             let objects = root.schemas.values().flat_map(|schema| schema.objects.values());
             let schemas = root.schemas.values().map(|schema| Subject::Schema(schema.id));
             let live = objects.map(|object| Subject::Object(object.id)).chain(schemas).collect::<BTreeSet<_>>();
-            authority.subjects.retain(|subject, _| match subject {
+            let is_live = |subject: &Subject| match subject {
                 Subject::Database | Subject::Language(_) => true,
                 Subject::Column(table, _) => live.contains(&Subject::Object(*table)),
                 Subject::Schema(_) | Subject::Object(_) => live.contains(subject),
+            };
+            authority.subjects.retain(|subject, _| is_live(subject));
+            authority.comments.retain(|topic, _| match topic {
+                Topic::Subject(subject) => is_live(subject),
+                Topic::Index(table, name) | Topic::Constraint(table, name) | Topic::Trigger(table, name) => {
+                    is_live(&Subject::Object(*table)) && has_part(root, *table, name)
+                }
+                Topic::Role(_) => true,
             });
             authority.defaults.retain(|of, _| of.schema.is_none_or(|id| live.contains(&Subject::Schema(id))));
             if !change(root, &mut authority)? {
@@ -82,6 +90,17 @@ impl Catalog {
             Arc::make_mut(root).authority = authority.clone();
             Ok((vec![], Some(Entry::Authority(authority))))
         })
+    }
+}
+
+/// Whether an object has an index, a constraint or a trigger of a name.
+fn has_part(root: &Root, object: ObjectId, name: &str) -> bool {
+    let mut objects = root.schemas.values().flat_map(|schema| schema.objects.values());
+    let Some(object) = objects.find(|known| known.id == object) else { return false };
+    match &object.relation {
+        Relation::Native(table) if table.rules().has_constraint(name) => true,
+        Relation::Domain(domain) => domain.checks.iter().any(|check| check.name == name),
+        relation => relation.triggers().iter().any(|trigger| trigger.name == name),
     }
 }
 

@@ -181,15 +181,15 @@ impl Catalog {
         self.settle(position)
     }
 
-    /// Makes the indexes of a table of its rows again. The rows are the same, so nothing is written down, and no plan
+    /// Makes the indexes of a table, or the one of a name, of its rows again. The rows are the same, so nothing is written down, and no plan
     /// is obsolete. Fails with kind `File` if rows cannot be read, `Resource` if memory is short, and 23505 if two rows
     /// have one key that is unique.
-    pub fn reindex(&self, table: &ObjectRef) -> Result<()> {
+    pub fn reindex(&self, table: &ObjectRef, only: Option<&str>) -> Result<()> {
         let writer = self.object(table)?.writer.clone();
         let writing = writer.lock();
         let present = self.object(table)?;
         let Relation::Native(rows) = &present.relation else { return Err(not_in_memory(&present)) };
-        let next = Object { relation: Relation::Native(Arc::new(rows.reindexed()?)), ..Object::clone(&present) };
+        let next = Object { relation: Relation::Native(Arc::new(rows.reindexed(only)?)), ..Object::clone(&present) };
         let (position, before) = self.append(vec![], |root| {
             let now = root.get(&table.name).filter(|object| object.id == table.id).ok_or_else(|| gone(table))?;
             if now.version != present.version {

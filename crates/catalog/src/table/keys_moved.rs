@@ -70,12 +70,16 @@ impl NativeTable {
         Self::of(self.declared.clone(), self.pieces().to_vec(), self.rows.next_number, *self.version(), indexes)
     }
 
-    /// The same version with indexes that are made of its rows. Fails with kind `File` if these cannot be read,
+    /// The same version with indexes that are made of its rows: all of them, or the one of a name. Fails with kind `File` if these cannot be read,
     /// `Resource` if memory is short, and 23505 if two rows have one key that is unique.
-    pub(crate) fn reindexed(&self) -> Result<Self> {
+    pub(crate) fn reindexed(&self, only: Option<&str>) -> Result<Self> {
         let memory = self.counted().map(Reservation::sibling);
-        let key = |key| indexed(key, self.schema(), self.name(), self.pieces(), self.key_space(memory.as_ref()));
-        let indexes = self.rules().keys.iter().map(key).collect::<Result<_>>()?;
+        let keys = self.rules().keys.iter().zip(&self.rows.indexes);
+        let indexes = keys.map(|(key, present)| match only {
+            Some(only) if only != key.name => Ok(present.clone()),
+            _ => indexed(key, self.schema(), self.name(), self.pieces(), self.key_space(memory.as_ref())),
+        });
+        let indexes = indexes.collect::<Result<_>>()?;
         Ok(Self::of(self.declared.clone(), self.pieces().to_vec(), self.rows.next_number, *self.version(), indexes))
     }
 

@@ -314,6 +314,8 @@ fn what_is_exported_is_imported() {
         "CREATE SCHEMA \"My lab\"",
         "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n NUMERIC(9, 3) CHECK (n > 0), at TIMESTAMPTZ DEFAULT now(), b BYTEA)",
         "COMMENT ON COLUMN p.k IS 'it''s the key'",
+        "COMMENT ON CONSTRAINT p_pkey ON p IS 'the \\ key'",
+        "COMMENT ON SCHEMA \"My lab\" IS 'not yours'",
         "CREATE UNIQUE INDEX by_lower ON p (lower(k)) WHERE n < 1000",
         "CREATE INDEX latest ON p USING btree (at DESC NULLS LAST, k text_pattern_ops) INCLUDE (n) WITH (fillfactor = 70)",
         "CREATE TABLE \"My lab\".\"C/d\" (i BIGINT GENERATED ALWAYS AS IDENTITY, p INT REFERENCES p ON DELETE CASCADE \
@@ -339,6 +341,15 @@ fn what_is_exported_is_imported() {
         "CREATE VIEW of_lab AS SELECT count(*) AS c, sum(twice(p)) AS t FROM \"C/d\"",
         "RESET search_path",
         "CREATE VIEW above AS SELECT c FROM \"My lab\".of_lab",
+        "COMMENT ON VIEW above IS 'of it'",
+        "COMMENT ON COLUMN above.c IS 'how many'",
+        "COMMENT ON FUNCTION twice(INT) IS 'two times'",
+        "COMMENT ON TYPE mood IS 'how one is'",
+        "COMMENT ON SEQUENCE counts IS 'counts'",
+        "COMMENT ON DOMAIN \"My lab\".few IS 'not many'",
+        "COMMENT ON CONSTRAINT \"is few\" ON DOMAIN \"My lab\".few IS 'below ten'",
+        "COMMENT ON MATERIALIZED VIEW by_mood IS 'seldom'",
+        "COMMENT ON INDEX by_lower IS 'whatever the case'",
         "INSERT INTO p (k, n, at, b) SELECT 'k' || g, g, '2020-01-01 12:00+00', '\\x00ff' FROM generate_series(1, 500) u(g)",
         "INSERT INTO \"My lab\".\"C/d\" (p, j, l, v, u, s, d, f) SELECT g, jsonb_build_object('a', g), ARRAY[g, NULL], \
          'v' || g, '00000000-0000-0000-0000-000000000001', interval '1 month 2 days 3 hours', '2021-02-03', g / 4.0 \
@@ -362,6 +373,7 @@ fn what_is_exported_is_imported() {
         "SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint ORDER BY 1",
         "SELECT indexname, indexdef FROM pg_indexes ORDER BY 1",
         "SELECT col_description('p'::regclass, 2)",
+        "SELECT classoid, objsubid, description FROM pg_description ORDER BY description",
         "SELECT nextval('counts'), nextval('p_id_seq'), currval('counts')",
     ];
     for (format, name) in [("", "one"), (" (FORMAT csv)", "two")] {
@@ -412,6 +424,12 @@ fn what_indexes_and_references_were_declared_with_is_kept() {
             "CREATE TABLE t (a INT, b INT, c TEXT, CONSTRAINT r FOREIGN KEY (a, b) REFERENCES p ON DELETE SET NULL (b))",
             "CREATE INDEX i ON t (a DESC, c text_pattern_ops) INCLUDE (b) WITH (fillfactor = 70)",
             "COMMENT ON COLUMN t.a IS 'a comment'",
+            "COMMENT ON INDEX i IS 'of t'",
+            "COMMENT ON CONSTRAINT r ON t IS 'to p'",
+            "COMMENT ON SCHEMA public IS 'all\t''of it''\n'",
+            "CREATE TABLE gone (a INT CONSTRAINT few CHECK (a < 3))",
+            "COMMENT ON CONSTRAINT few ON gone IS 'goes with it'",
+            "DROP TABLE gone",
         ] {
             database.session().execute(sql).unwrap().collect().unwrap();
         }
@@ -423,7 +441,19 @@ fn what_indexes_and_references_were_declared_with_is_kept() {
     assert_eq!(before[1].last().unwrap(), &["FOREIGN KEY (a, b) REFERENCES p(a, b) ON DELETE SET NULL (b)"]);
     let database = open(folder.path());
     assert_eq!(questions.map(|question| table(&database, question)), before);
-    assert_eq!(table(&database, "SELECT count(*) FROM pg_description"), [["1"]]);
+    let comments = "SELECT classoid, description FROM pg_description ORDER BY description";
+    let kept = [["2615", "all\t'of it'\n"], ["1259", "a comment"], ["1259", "of t"], ["2606", "to p"]];
+    let of_kind = |rows: Vec<Vec<String>>| rows.into_iter().collect::<std::collections::BTreeSet<_>>();
+    let kept = of_kind(kept.map(|row| row.map(str::to_owned).to_vec()).to_vec());
+    assert_eq!(of_kind(table(&database, comments)), kept);
+    // Also where an image has them, and the log is gone.
+    database.checkpoint().unwrap();
+    drop(database);
+    let database = open(folder.path());
+    assert_eq!(of_kind(table(&database, comments)), kept);
+    let ask =
+        "SELECT obj_description('i'::regclass, 'pg_class'), obj_description('public'::regnamespace, 'pg_namespace')";
+    assert_eq!(table(&database, ask), [["of t", "all\t'of it'\n"]]);
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use diligence_base::ids::ObjectId;
+use diligence_catalog::authority::{Subject, Topic};
 use diligence_catalog::operator_classes::{default_class, method_oid, named_class};
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules, shown_default};
 use diligence_catalog::{NativeTable, Object, Relation, SessionSnapshot, declared_oid};
@@ -22,8 +24,14 @@ use super::triggers::{self, TriggerConstraint};
 /// Numbers of defaults begin here, and so many of them are a table's.
 const DEFAULTS_FROM: i64 = 100_000_000;
 const OF_TABLE: i64 = 1024;
-/// The number of the class `pg_class`.
+/// The numbers of the tables of `pg_catalog` that have what comments are of.
 const PG_CLASS: u32 = 1259;
+const PG_TYPE: u32 = 1247;
+const PG_PROC: u32 = 1255;
+const PG_CONSTRAINT: u32 = 2606;
+const PG_NAMESPACE: u32 = 2615;
+const PG_TRIGGER: u32 = 2620;
+const PG_COLLATION: u32 = 3456;
 
 /// The kinds, in the order of their numbers.
 #[derive(Clone, Copy)]
@@ -426,7 +434,57 @@ pub(super) fn comments(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             rows.push(vec![of.object.oid().into(), PG_CLASS.into(), Cell::Number(place), text.as_str().into()]);
         }
     }
+    for (topic, text) in snapshot.catalog.authority().comments() {
+        if let Some((number, class, column)) = topic_numbers(snapshot, topic) {
+            rows.push(vec![number, class.into(), Cell::Number(column), text.as_str().into()]);
+        }
+    }
     rows
+}
+
+/// The number of what a comment is of, that of the table which has it, and the column; `None` for what the session does
+/// not see, and for what is not of this database alone.
+fn topic_numbers(snapshot: &SessionSnapshot, topic: &Topic) -> Option<(Cell, u32, i64)> {
+    let object_of = |id: ObjectId| {
+        let mut objects = snapshot.catalog.all_objects();
+        objects.find(|object| object.id == id).filter(|object| snapshot.sees(&object.name))
+    };
+    match topic {
+        Topic::Subject(Subject::Database) | Topic::Role(_) => None,
+        Topic::Subject(Subject::Schema(id)) => {
+            let (name, _) = snapshot.catalog.schemas().find(|(_, known)| known == id)?;
+            Some((snapshot.schema_oid(name)?.into(), PG_NAMESPACE, 0))
+        }
+        Topic::Subject(Subject::Object(id)) => {
+            let object = object_of(*id)?;
+            let class = match &object.relation {
+                Relation::Routine(_) => PG_PROC,
+                Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => PG_TYPE,
+                Relation::Collation(_) => PG_COLLATION,
+                _ => PG_CLASS,
+            };
+            Some((object.oid().into(), class, 0))
+        }
+        Topic::Subject(Subject::Column(id, number)) => {
+            let object = object_of(*id)?;
+            let place = object.relation.schema().ok()?.index_of(&object.column_of(*number)?).ok()?;
+            Some((object.oid().into(), PG_CLASS, place as i64 + 1))
+        }
+        Topic::Index(table, name) => {
+            let of = declared(snapshot).into_iter().find(|of| of.object.id == *table)?;
+            let (place, _) = of.keys().find(|(_, key)| key.name == *name)?;
+            Some((of.number(Kind::Index, place), PG_CLASS, 0))
+        }
+        Topic::Constraint(of, name) => {
+            let (of, name) = (Cell::from(object_of(*of)?.oid()), Cell::from(name.as_str()));
+            // Number, name, …, the table, the domain.
+            let is_it =
+                |row: &Vec<Cell>| row.get(1) == Some(&name) && (row.get(7) == Some(&of) || row.get(8) == Some(&of));
+            let number = constraints(snapshot).into_iter().find(is_it)?.into_iter().next()?;
+            Some((number, PG_CONSTRAINT, 0))
+        }
+        Topic::Trigger(table, name) => Some((triggers::number_of(snapshot, *table, name)?, PG_TRIGGER, 0)),
+    }
 }
 
 fn sequences(snapshot: &SessionSnapshot) -> Vec<(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)> {

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 46] = [
+const EMPTY: [(&str, &str); 45] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -42,7 +42,6 @@ const EMPTY: [(&str, &str); 46] = [
     ("pg_seclabel", "objoid:o classoid:o objsubid:i provider label"),
     ("pg_seclabels", "objoid:o classoid:o objsubid:i objtype objnamespace:o objname provider label"),
     ("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype"),
-    ("pg_shdescription", "objoid:o classoid:o description"),
     ("pg_shseclabel", "objoid:o classoid:o provider label"),
     ("pg_stat_bgwriter", "checkpoints_timed:o checkpoints_req:o checkpoint_write_time:f checkpoint_sync_time:f buffers_checkpoint:o \
       buffers_clean:o maxwritten_clean:o buffers_backend:o buffers_backend_fsync:o buffers_alloc:o stats_reset:z"),

@@ -608,6 +608,7 @@ fn add_declared(add: Add<'_>) {
         declared::constraints,
     );
     add("pg_description", "objoid:o classoid:o objsubid:i description", declared::comments);
+    add("pg_shdescription", "objoid:o classoid:o description", roles::comments);
     add(
         "pg_index",
         "indexrelid:o indrelid:o indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b \

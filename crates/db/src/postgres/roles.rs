@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use diligence_catalog::authority::{Grant, RoleDefinition, Subject, SubjectKind};
+use diligence_catalog::authority::{Grant, RoleDefinition, Subject, SubjectKind, Topic};
 use diligence_catalog::privileges::{DATABASE_OID, OWNER};
 use diligence_catalog::{Object, SessionSnapshot, oid_of};
 
@@ -91,6 +91,22 @@ pub(super) fn roles(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 pub(super) fn names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let named = all_roles(snapshot).into_keys();
     named.map(|name| vec![role_oid(snapshot, &name).into(), name.into()]).collect()
+}
+
+/// What COMMENT ON has said of roles and of the database.
+pub(super) fn comments(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    /// The numbers of `pg_authid` and `pg_database`.
+    const CLASSES: [u32; 2] = [1260, 1262];
+    let comments = snapshot.catalog.authority().comments().iter();
+    let row = |(topic, text): (&Topic, &String)| {
+        let (number, class) = match topic {
+            Topic::Role(name) => (role_oid(snapshot, name), CLASSES[0]),
+            Topic::Subject(Subject::Database) => (DATABASE_OID, CLASSES[1]),
+            _ => return None,
+        };
+        Some(vec![number.into(), class.into(), text.as_str().into()])
+    };
+    comments.filter_map(row).collect()
 }
 
 /// `pg_user` and `pg_shadow`.

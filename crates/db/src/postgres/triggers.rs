@@ -1,5 +1,6 @@
 //! `pg_trigger`: the triggers of tables and views.
 
+use diligence_base::ids::ObjectId;
 use diligence_catalog::rules::Deferral;
 use diligence_catalog::{Object, SessionSnapshot, Trigger, TriggerEvent};
 
@@ -21,6 +22,13 @@ fn all(snapshot: &SessionSnapshot) -> Vec<(i64, &Object, &Trigger)> {
         found.extend(numbered.map(|(trigger, place)| (first - place, object.as_ref(), trigger)));
     }
     found
+}
+
+/// The number of a trigger that the session sees.
+pub(super) fn number_of(snapshot: &SessionSnapshot, table: ObjectId, name: &str) -> Option<Cell> {
+    let mut all = all(snapshot).into_iter();
+    let found = all.find(|(_, object, trigger)| object.id == table && trigger.name == name);
+    found.map(|(number, ..)| Cell::Number(number))
 }
 
 /// What a trigger is for, in PostgreSQL's bits.

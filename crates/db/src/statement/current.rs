@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, FollowedSince, ObjectRef, Relation, RowNow};
+use diligence_catalog::{Catalog, FollowedSince, Object, ObjectRef, Relation, RowNow};
 use diligence_engine::query::KeptRows;
 use diligence_sql::procedural::{at_number, changed_at_cursor, numbered};
 use parking_lot::Mutex;
@@ -18,6 +18,10 @@ use crate::cursors::{CursorRows, Found, OpenCursor};
 use crate::plans::ParsedStatement;
 use crate::session::Session;
 
+/// A cursor that is declared for no more than going on keeps the rows of tables with so many, so that
+/// `WHERE CURRENT OF` finds them; those of larger tables come as they are read.
+const KEPT_ROWS: usize = 1 << 16;
+
 /// The query of a client's cursor, whose rows are found again.
 #[derive(Debug)]
 pub struct FollowedQuery {
@@ -25,6 +29,8 @@ pub struct FollowedQuery {
     pub text: String,
     /// Whether it locks rows.
     pub is_locking: bool,
+    /// Whether its tables have so few rows that they are best kept, whatever the cursor is for.
+    pub is_small: bool,
     tables: Vec<ObjectRef>,
     since: Option<FollowedSince>,
 }
@@ -49,7 +55,12 @@ impl Session {
         let tables = numbered.tables.iter().map(|name| self.planner().object_named(name));
         let tables = tables.map(|object| object.filter(|object| matches!(object.relation, Relation::Native(_))));
         let tables = tables.collect::<Option<Vec<_>>>().filter(|tables| !tables.is_empty())?;
+        let rows = |object: &Arc<Object>| match &object.relation {
+            Relation::Native(table) => table.rows(),
+            _ => usize::MAX,
+        };
         Some(FollowedQuery {
+            is_small: tables.iter().all(|object| rows(object) <= KEPT_ROWS),
             text: numbered.query.statement.to_string(),
             is_locking: numbered.is_locking,
             tables: tables.iter().map(|object| object.reference()).collect(),

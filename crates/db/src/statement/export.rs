@@ -220,6 +220,7 @@ impl<'a> Exported<'a> {
         }
         if snapshot.rights.are_all() {
             self.last.push_str(&export_roles::grants(&snapshot));
+            self.last.push_str(&export_roles::comments(&snapshot));
         }
         let load = format!("{}{}{}", self.load, self.after, self.last);
         for (name, text) in [(SCHEMA, &self.schema), (LOAD, &load)] {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use diligence_catalog::authority::{Grant, Language, PUBLIC, Privileges, Subject, SubjectKind};
+use diligence_catalog::authority::{Grant, Language, PUBLIC, Privileges, Subject, SubjectKind, Topic};
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{CATALOG_NAME, Object, Relation, SessionSnapshot};
 
@@ -108,6 +108,55 @@ pub(super) fn grants(snapshot: &SessionSnapshot) -> String {
         }
     }
     text
+}
+
+/// What COMMENT ON has said of everything but tables and their columns.
+pub(super) fn comments(snapshot: &SessionSnapshot) -> String {
+    let mut text = String::new();
+    for (topic, comment) in snapshot.catalog.authority().comments() {
+        if let Some(on) = commented(snapshot, topic) {
+            let _ = writeln!(text, "COMMENT ON {on} IS {};", literal(comment));
+        }
+    }
+    text
+}
+
+/// What a comment is of, as COMMENT ON has it; `None` for what is gone or goes with its session.
+fn commented(snapshot: &SessionSnapshot, topic: &Topic) -> Option<String> {
+    let kept = |id| {
+        let mut objects = snapshot.catalog.all_objects();
+        objects.find(|object| object.id == id).filter(|object| !object.name.is_temporary())
+    };
+    Some(match topic {
+        Topic::Subject(Subject::Database) => format!("DATABASE {CATALOG_NAME}"),
+        Topic::Subject(Subject::Schema(id)) => {
+            let (name, _) = snapshot.catalog.kept_schemas().find(|(_, known)| known == id)?;
+            format!("SCHEMA {}", quoted(name))
+        }
+        Topic::Subject(Subject::Object(id)) => {
+            let object = kept(*id)?;
+            let word = match &object.relation {
+                Relation::View(_) => "VIEW",
+                Relation::Routine(_) => "ROUTINE",
+                Relation::Domain(_) => "DOMAIN",
+                relation if relation.materialized().is_some() => "MATERIALIZED VIEW",
+                _ => kind_word(object),
+            };
+            format!("{word} {}", named(object))
+        }
+        Topic::Subject(Subject::Column(id, number)) => {
+            let object = kept(*id)?;
+            format!("COLUMN {}.{}", named(object), quoted(&object.column_of(*number)?))
+        }
+        Topic::Index(table, name) => format!("INDEX {}.{}", quoted(&kept(*table)?.name.schema), quoted(name)),
+        Topic::Constraint(of, name) => {
+            let object = kept(*of)?;
+            let domain = if matches!(object.relation, Relation::Domain(_)) { "DOMAIN " } else { "" };
+            format!("CONSTRAINT {} ON {domain}{}", quoted(name), named(object))
+        }
+        Topic::Trigger(table, name) => format!("TRIGGER {} ON {}", quoted(name), named(kept(*table)?)),
+        Topic::Role(name) => format!("ROLE {}", quoted(name)),
+    })
 }
 
 /// What an object is in GRANT and ALTER.

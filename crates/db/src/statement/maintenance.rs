@@ -1,4 +1,4 @@
-//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX TABLE and CHECK TABLE: what is done for a database by those
+//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX and CHECK TABLE: what is done for a database by those
 //! who keep it.
 
 use std::sync::Arc;
@@ -29,7 +29,9 @@ impl Session {
                 Maintenance::BackUp { to, earlier } => database.back_up(to, earlier.as_deref()).map(|_| vec![]),
                 Maintenance::Export { to, format } => export::export(&session, to, *format, token).map(|()| vec![]),
                 Maintenance::Import { from } => export::import(&session, from, token).map(|()| vec![]),
-                Maintenance::Reindex { table } => database.catalog().reindex(&table.reference()).map(|()| vec![]),
+                Maintenance::Reindex { tables, only } => {
+                    reindex(&session, tables, only.as_deref(), token).map(|()| vec![])
+                }
                 Maintenance::Check { tables } => {
                     let mut found = Found { session: &session, token, lines: Vec::new() };
                     tables.iter().try_for_each(|table| found.table(table))?;
@@ -39,6 +41,20 @@ impl Session {
             rows.map(Into::into)
         })
     }
+}
+
+/// Makes indexes of tables again, one table after the other. A table that has gone meanwhile needs none, where not just
+/// one is meant. Fails with kind `Cancelled` between two tables.
+fn reindex(session: &Session, tables: &[Arc<Object>], only: Option<&str>, token: &CancelToken) -> Result<()> {
+    for table in tables {
+        token.check()?;
+        let made = session.database().catalog().reindex(&table.reference(), only);
+        match made {
+            Err(error) if tables.len() > 1 && error.code() == Some("42P01") => {}
+            made => made?,
+        }
+    }
+    Ok(())
 }
 
 /// What CHECK TABLE has found.

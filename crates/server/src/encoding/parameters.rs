@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::array::{Decimal128Array, ListArray, StringViewArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options, concat};
-use arrow::datatypes::i256;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, i256};
 use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
@@ -278,10 +278,24 @@ fn list_from_text(text: &str, field: &Arc<Field>, zone: Zone) -> Result<ArrayRef
     list_of(parts.collect::<Result<Vec<_>>>()?, field.data_type())
 }
 
+/// A type for values of both: of decimals, one that has the digits of either.
+fn common(one: DataType, other: DataType) -> DataType {
+    match (&one, &other) {
+        (DataType::Decimal128(_, left), DataType::Decimal128(_, right)) => {
+            DataType::Decimal128(DECIMAL128_MAX_PRECISION, *left.max(right))
+        }
+        (
+            DataType::Decimal128(_, left) | DataType::Decimal256(_, left),
+            DataType::Decimal128(_, right) | DataType::Decimal256(_, right),
+        ) => DataType::Decimal256(DECIMAL256_MAX_PRECISION, *left.max(right)),
+        _ => one,
+    }
+}
+
 /// A list of values, of a type if there are none. Fails with kind `Value` if they do not fit together.
 pub fn list_of(parts: Vec<ArrayRef>, element: &DataType) -> Result<ArrayRef> {
     let count = parts.len();
-    let element = parts.first().map_or(element.clone(), |part| part.data_type().clone());
+    let element = parts.iter().map(|part| part.data_type().clone()).reduce(common).unwrap_or_else(|| element.clone());
     let values = if parts.is_empty() {
         new_null_array(&element, 0)
     } else {
@@ -428,7 +442,8 @@ fn numeric_text(cursor: &mut Cursor<'_>) -> Result<String> {
     Ok(text)
 }
 
-fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
+/// An array of one row, as PostgreSQL's binary form has it. Fails with kind `Value` if the bytes are none.
+pub fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     let mut cursor = Cursor(bytes);
     let dimensions = cursor.i32()?;
     let _has_nulls = cursor.i32()?;
@@ -502,6 +517,13 @@ mod tests {
             bytes.extend(word.to_be_bytes());
         }
         assert_eq!(shown(&list_from_binary(&bytes).unwrap()), "[7, ]");
+        // Decimals have their digits, however many the first one has.
+        let mut decimals = [1, 0, 1700, 2, 1].map(i32::to_be_bytes).concat();
+        for digits in [&[0u8, 1, 0, 0, 0, 0, 0, 0, 0, 1][..], &[0, 2, 0, 0, 0, 0, 0, 2, 0, 1, 0x09, 0xc4]] {
+            decimals.extend((digits.len() as i32).to_be_bytes());
+            decimals.extend(digits);
+        }
+        assert_eq!(shown(&list_from_binary(&decimals).unwrap()), "[1.00, 1.25]");
         bytes.truncate(20);
         assert!(list_from_binary(&bytes).is_err(), "two elements are announced");
     }

@@ -11,7 +11,7 @@ use diligence_db::Zone;
 use diligence_db::postgres::column_type;
 
 use crate::encoding::copy::{BINARY_HEADER, CopyFormat, CopyOptions, Verbosity};
-use crate::encoding::parameters::{dates_in, from_binary, from_text_in};
+use crate::encoding::parameters::{convert, dates_in, from_binary, from_text_in, list_from_binary};
 
 /// Bytes that a row of a COPY may have at most: they are in memory before it is read.
 pub const ROW_BYTES_MAX: usize = 1 << 30;
@@ -315,8 +315,9 @@ impl CopyDecoder {
                 let known = column_type(&wanted);
                 let value = match field {
                     None => new_null_array(&wanted, 1),
-                    Some(_) if known.is_array => {
-                        return Err(Error::unsupported("COPY reads no arrays in binary form"));
+                    Some(field) if known.is_array => {
+                        let value = list_from_binary(field).and_then(|value| convert(&value, &wanted));
+                        value.map_err(|error| self.place(error))?
                     }
                     Some(field) => {
                         let value = from_binary(field, known.element).map_err(|error| self.place(error))?;

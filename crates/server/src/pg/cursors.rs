@@ -1,8 +1,8 @@
 //! Cursors: DECLARE, FETCH, MOVE and CLOSE.
 //!
 //! A cursor that only goes forward reads its query as it goes. The rows of one that goes back, locks them or outlives
-//! its transaction are kept within memory or in temp space, as those of procedures are. `WHERE CURRENT OF` finds those
-//! of a query that locks them, or goes back.
+//! its transaction are kept within memory or in temp space, as those of procedures are; so are those of one small
+//! table. `WHERE CURRENT OF` finds rows that are kept.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -69,7 +69,7 @@ impl PgSession {
             PreparedKind::Statement(parsed, _) if self.block != Block::None => self.session.followed_query(parsed),
             _ => None,
         };
-        followed = followed.filter(|query| query.is_locking || declared.is_scroll);
+        followed = followed.filter(|query| query.is_locking || declared.is_scroll || query.is_small);
         if let Some(text) = followed.as_ref().map(|query| query.text.clone()) {
             // A query of one group has no rows of the table, for example.
             match Box::pin(self.prepare(text, vec![], true)).await {

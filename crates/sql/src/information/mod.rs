@@ -222,6 +222,10 @@ fn view_row(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved
 
 /// The columns of a relation. Of files that cannot be opened there are none: whoever selects from them learns why.
 fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved) -> Vec<Row> {
+    // Those of a sequence are none for the standard.
+    if matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Sequence(_))) {
+        return vec![];
+    }
     let Ok(schema) = relation.schema() else { return vec![] };
     let defaults = match relation {
         Resolved::Object(object) => match &object.relation {

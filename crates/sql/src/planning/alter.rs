@@ -10,6 +10,7 @@ mod index_names;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::{RoleChange, Subject, Topic};
 use diligence_catalog::rules::{ComputedKey, Deferral, Key, KeyKind, Reference, TableRules};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, TableAlteration};
@@ -202,6 +203,8 @@ impl Around<'_> {
         }
         altered.also.extend(views);
         if is_rewritten {
+            // Comments of constraints that go wait for the next change of comments.
+            altered.also.retain(|command| !matches!(command, Command::Roles { .. }));
             if !altered.also.is_empty() || !altered.before.is_empty() {
                 let error = Error::unsupported("a change of rows and one of how a column counts are two statements");
                 return Err(error.with_code("0A000"));
@@ -414,6 +417,8 @@ impl Around<'_> {
             }
             AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
                 let name = lower(name);
+                altered.also.extend(self.forgotten(Topic::Constraint(object.id, name.clone())));
+                altered.also.extend(self.forgotten(Topic::Index(object.id, name.clone())));
                 let is_cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
                 let dropped = altered.declaration.rules.keys.iter().find(|key| key.name == name).cloned();
                 if let Some(key) = dropped.filter(|key| key.kind.is_constraint()) {
@@ -594,7 +599,16 @@ impl Around<'_> {
         let name = self.changeable(&table)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
+        let is_shown = matches!(object.relation, Relation::View(_)) || object.relation.materialized().is_some();
+        if let Some(column) = column.filter(|_| is_shown) {
+            return comment_on_shown(object, &lower(column), comment);
+        }
+        if is_shown {
+            let error = Error::input(format!("\"{}\" is not a table", name.name)).with_code("42809");
+            return Err(error.with_hint(format!("it is {}", found.a_kind())));
+        }
         let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
+        let comment = comment.filter(|comment| !comment.is_empty());
         let key = match column.map(lower) {
             None => String::new(),
             Some(column) if table.schema().column_with_name(&column).is_some() => column,
@@ -699,4 +713,16 @@ fn rename_constraint(altered: &mut Altered, old: &str, new: String) -> Result<()
         rules.unproven.insert(new);
     }
     Ok(())
+}
+
+/// COMMENT ON a column of a view. Fails with 42703 if there is no such column.
+fn comment_on_shown(object: &Object, column: &str, comment: Option<&str>) -> Result<BoundStatement> {
+    let Some(number) = object.column_number(column) else {
+        let message = format!("column \"{column}\" of relation \"{}\" does not exist", object.name.name);
+        return Err(Error::input(message).with_code("42703"));
+    };
+    let topic = Topic::Subject(Subject::Column(object.id, number));
+    let text = comment.filter(|comment| !comment.is_empty()).map(str::to_owned);
+    let change = Arc::new(RoleChange::Comment { topic, text });
+    Ok(BoundStatement::Other(Statement::Command(Command::Roles { change, tag: "COMMENT" })))
 }

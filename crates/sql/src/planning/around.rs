@@ -70,6 +70,12 @@ pub(super) struct Around<'a> {
     now_parameter: Option<usize>,
     /// The types of the parameters' values.
     parameters: Vec<SqlType>,
+    /// Their values, where they are known.
+    values: Vec<ScalarValue>,
+    /// Whether only the columns count.
+    is_without_rows: bool,
+    /// Whether a moment of the past was missing for that.
+    pub(super) lacks_moment: Cell<bool>,
     /// Those that statements of the WITH have decided.
     decided: RefCell<Vec<Option<SqlType>>>,
     /// What statements of the WITH give.
@@ -124,6 +130,9 @@ impl<'a> Around<'a> {
             statement_time: Utc::now().timestamp_micros(),
             now_parameter: None,
             parameters,
+            values: vec![],
+            is_without_rows: false,
+            lacks_moment: Cell::new(false),
             decided: RefCell::default(),
             written: RefCell::default(),
             tables: RefCell::default(),
@@ -166,6 +175,18 @@ impl<'a> Around<'a> {
     /// The same, for a plan in which this parameter, counted from 0, has the time of the transaction's begin.
     pub(super) fn with_now(mut self, parameter: usize) -> Self {
         self.now_parameter = Some(parameter);
+        self
+    }
+
+    /// The same, where these are the values of the parameters.
+    pub(super) fn with_values(mut self, values: &[ScalarValue]) -> Self {
+        self.values = values.to_vec();
+        self
+    }
+
+    /// The same, where only the columns count: parameters have no values yet.
+    pub(super) fn without_rows(mut self) -> Self {
+        self.is_without_rows = true;
         self
     }
 
@@ -531,10 +552,20 @@ impl Context for Around<'_> {
             let error = Error::unsupported("the time of a table of the past is one for all rows").with_code("0A000");
             error.with_hint("write a literal, or what is computed from now()")
         };
-        match lowering::value_of(time, &options).map_err(|error| match error.kind() {
-            diligence_base::ErrorKind::Bug => bad(),
-            _ => error,
-        })? {
+        let valued = match self.values.as_slice() {
+            [] => None,
+            values => Some(crate::front::scalar_with_values(time, values)?),
+        };
+        let value = match lowering::value_of(valued.as_ref().unwrap_or(time), &options) {
+            // Its columns are those of now.
+            Err(error) if self.is_without_rows && error.code() == Some("08P01") => {
+                self.lacks_moment.set(true);
+                return Ok(Some(self.statement_time));
+            }
+            Err(error) if error.kind() == diligence_base::ErrorKind::Bug => return Err(bad()),
+            value => value?,
+        };
+        match value {
             Constant { value: ScalarValue::TimestampMicrosecond(moment, _), .. } => Ok(moment),
             _ => Err(bad()),
         }

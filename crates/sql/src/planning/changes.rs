@@ -153,7 +153,7 @@ impl ChangedTable {
             }
             Some(ConflictTarget::OnConstraint(name)) => {
                 let wanted = name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default();
-                let same = |key: &&Key| key.kind.is_unique() && key.name == wanted;
+                let same = |key: &&Key| key.kind.is_constraint() && key.name == wanted;
                 let table = &self.object.name.name;
                 let message = format!("constraint \"{wanted}\" for table \"{table}\" does not exist");
                 let error = || Error::input(message).with_code("42704");

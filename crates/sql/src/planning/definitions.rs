@@ -87,7 +87,8 @@ impl Around<'_> {
             }
         }
         match create.on_commit {
-            None | Some(ast::OnCommit::PreserveRows) => {}
+            None | Some(ast::OnCommit::PreserveRows) if create.if_not_exists => {}
+            None | Some(ast::OnCommit::PreserveRows) => self.planner.catalogs().keep_at_commit(&name),
             Some(ast::OnCommit::Drop) if self.planner.catalogs().isolation().is_none() => {
                 let error = Error::unsupported("ON COMMIT DROP outside of a transaction is not supported");
                 return Err(error.with_code("0A000").with_hint("BEGIN a transaction, at the end of which it goes"));

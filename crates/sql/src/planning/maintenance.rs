@@ -1,15 +1,16 @@
-//! CHECKPOINT, BACKUP, EXPORT and IMPORT DATABASE, CHECK TABLE and SET CONSTRAINTS.
+//! CHECKPOINT, BACKUP, EXPORT and IMPORT DATABASE, CHECK TABLE, REINDEX and SET CONSTRAINTS.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::{Object, Relation, Resolved};
+use diligence_catalog::rights::DENIED;
+use diligence_catalog::{CATALOG_NAME, Object, Relation, Resolved, no_schema};
 use sqlparser::ast;
 
 use super::around::Around;
 use super::definitions::lower;
-use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IGNORED, IMPORT, SET_CONSTRAINTS};
+use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IGNORED, IMPORT, REFUSED, SET_CONSTRAINTS};
 use crate::statement::{Command, ExportFormat, Maintenance, Statement};
 
 impl Around<'_> {
@@ -55,9 +56,9 @@ impl Around<'_> {
         Ok(Some(Statement::Maintain(maintenance)))
     }
 
-    /// A statement with nothing to do, but for REINDEX TABLE. Fails with 42P01 if its table is not there.
+    /// A statement with nothing to do, but for REINDEX. Fails with 42P01 if its table is not there.
     fn ignored(&self, call: &ast::Function) -> Result<Statement> {
-        const TAGS: [&str; 9] = [
+        const TAGS: [&str; 13] = [
             "ALTER INDEX",
             "ALTER TABLE",
             "CLUSTER",
@@ -67,10 +68,17 @@ impl Around<'_> {
             "DROP STATISTICS",
             "LOAD",
             "REINDEX",
+            "REINDEX DATABASE",
+            "REINDEX INDEX",
+            "REINDEX SCHEMA",
+            "REINDEX SYSTEM",
         ];
         let mut given = arguments(call);
         let tag = match given.next() {
             Some(Some(ast::Expr::Value(value))) => match &value.value {
+                ast::Value::SingleQuotedString(tag) if let Some(what) = tag.strip_prefix(REFUSED) => {
+                    return Err(refused(what));
+                }
                 ast::Value::SingleQuotedString(tag) => TAGS.into_iter().find(|known| known == tag),
                 _ => None,
             },
@@ -82,6 +90,9 @@ impl Around<'_> {
             Some(ast::Expr::CompoundIdentifier(names)) => Some(ast::ObjectName::from(names.clone())),
             _ => None,
         };
+        if let Some(kind) = tag.strip_prefix("REINDEX ") {
+            return self.reindexed(kind, table.as_ref()).map(Statement::Maintain);
+        }
         if let Some(table) = table {
             let name = self.relation_name(&table)?;
             let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
@@ -90,10 +101,57 @@ impl Around<'_> {
                 && matches!(table.relation, Relation::Native(_))
             {
                 self.at.snapshot.rights.check_owner(&name)?;
-                return Ok(Statement::Maintain(Maintenance::Reindex { table }));
+                return Ok(Statement::Maintain(Maintenance::Reindex { tables: vec![table], only: None }));
             }
         }
         Ok(Statement::Command(Command::Nothing(tag)))
+    }
+
+    /// REINDEX of an index, a schema, the database, or of what describes the catalog, which has no indexes. Fails with
+    /// PostgreSQL's codes if it is not there, or somebody else's.
+    fn reindexed(&self, kind: &str, name: Option<&ast::ObjectName>) -> Result<Maintenance> {
+        let (snapshot, rights) = (self.at.snapshot, &self.at.snapshot.rights);
+        let missing = || Error::input(format!("REINDEX {kind} takes a name")).with_code("42601");
+        let all = |tables| Maintenance::Reindex { tables, only: None };
+        if kind == "INDEX" {
+            let name = self.relation_name(name.ok_or_else(missing)?)?;
+            let Some((object, key)) = self.index_named(&name) else {
+                return Err(match snapshot.get(&name) {
+                    Some(_) => Error::input(format!("\"{}\" is not an index", name.name)).with_code("42809"),
+                    None => Error::input(format!("relation \"{name}\" does not exist")).with_code("42P01"),
+                });
+            };
+            rights.check_owner(&object.name)?;
+            return Ok(Maintenance::Reindex { tables: vec![object.clone()], only: Some(key.name.clone()) });
+        }
+        let named = name.map(|name| match name.0.as_slice() {
+            [part] => part.as_ident().map(lower).ok_or_else(missing),
+            _ => Err(missing()),
+        });
+        let named = named.transpose()?;
+        if kind == "SCHEMA" {
+            let schema = named.ok_or_else(missing)?;
+            if !snapshot.catalog.has_schema(&schema) {
+                return Err(no_schema(&schema));
+            }
+            rights.check_schema_owner(&schema)?;
+            return Ok(all(self.own_tables(|object| object.name.schema == schema)));
+        }
+        if named.is_some_and(|name| name != CATALOG_NAME) {
+            let error = Error::unsupported("can only reindex the currently open database").with_code("0A000");
+            return Err(error.with_hint(format!("this one is called {CATALOG_NAME}")));
+        }
+        if !rights.are_all() {
+            return Err(Error::input(format!("must be owner of database {CATALOG_NAME}")).with_code(DENIED));
+        }
+        Ok(all(if kind == "DATABASE" { self.own_tables(|_| true) } else { vec![] }))
+    }
+
+    /// The tables of the database that the session sees and that fulfill a condition.
+    fn own_tables(&self, is_wanted: impl Fn(&Object) -> bool) -> Vec<Arc<Object>> {
+        let snapshot = self.at.snapshot;
+        let objects = snapshot.catalog.objects().filter(|object| snapshot.sees(&object.name) && is_wanted(object));
+        objects.filter(|object| matches!(object.relation, Relation::Native(_))).cloned().collect()
     }
 
     /// The tables that CHECK TABLE names; without names, all that the session may read.
@@ -126,6 +184,30 @@ impl Around<'_> {
         }
         Ok(tables)
     }
+}
+
+/// The error for what PostgreSQL has and this engine does not: code 0A000, with what to do instead.
+fn refused(what: &str) -> Error {
+    let hint = match what {
+        "EXCLUDE" => {
+            "UNIQUE refuses equal values; of ranges that overlap, a trigger that looks for one in a SERIALIZABLE \
+             transaction"
+        }
+        "INHERIT" => "a view with UNION ALL shows several tables as one; LIKE copies the columns of another",
+        "ATTACH PARTITION" | "DETACH PARTITION" => {
+            "a table has its fragments in itself: DISTRIBUTED BY RANGE (column) divides its rows"
+        }
+        "CREATE RULE" => "triggers do what rules do; a view that cannot be changed takes one INSTEAD OF INSERT",
+        "CREATE PUBLICATION" | "CREATE SUBSCRIPTION" => "BACKUP DATABASE … INCREMENTAL FROM copies what is new",
+        "CREATE EVENT TRIGGER" => "GRANT and REVOKE say who may define what",
+        // Rows that some may see and others not.
+        _ => {
+            "grant rights on a view that shows each role its rows (WHERE owner = current_user WITH CHECK OPTION), and \
+             none on the table"
+        }
+    };
+    let what = if what == "EXCLUDE" { "an EXCLUDE constraint" } else { what };
+    Error::unsupported(format!("{what} is not supported")).with_code("0A000").with_hint(hint)
 }
 
 fn set_constraints(call: &ast::Function) -> Result<Statement> {

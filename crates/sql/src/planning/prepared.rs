@@ -39,7 +39,7 @@ impl Around<'_> {
         let inner = SyntaxTree::Statement(statement.clone());
         let statement = Parsed { statement: inner, depth: parsed.depth };
         // Bound now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
-        let around = Around::new(self.planner, self.at, self.names, types.clone());
+        let around = Around::new(self.planner, self.at, self.names, types.clone()).without_rows();
         match around.bind(&statement.statement, &statement)? {
             BoundStatement::Other(_) => {
                 let error = Error::input("PREPARE takes a query or an INSERT").with_code("42601");
@@ -77,7 +77,7 @@ impl Around<'_> {
         };
         let given = parameters.iter().chain(using.iter().map(|value| &value.expr)).collect::<Vec<_>>();
         with_stack(statement.depth, || {
-            let types = Around::new(self.planner, self.at, self.names, types);
+            let types = Around::new(self.planner, self.at, self.names, types).without_rows();
             let bound = types.bind(&statement.statement, &statement)?;
             let wanted = match &bound {
                 BoundStatement::Query(rows) | BoundStatement::Write { rows, .. } => rows.parameters.clone(),
@@ -93,7 +93,16 @@ impl Around<'_> {
                 self.value(value, sql_type).map_err(|error| error.context(format!("EXECUTE {name}, ${}", index + 1)))
             });
             let values = values.collect::<Result<Vec<_>>>()?;
-            match types.planned(bound, &values)? {
+            let planned = match types.lacks_moment.get() {
+                false => types.planned(bound, &values)?,
+                // Now that it is known, the tables are those of then.
+                true => {
+                    let valued = Around::new(self.planner, self.at, self.names, wanted).with_values(&values);
+                    let bound = valued.bind(&statement.statement, &statement)?;
+                    valued.planned(bound, &values)?
+                }
+            };
+            match planned {
                 Planned::Query(query, _) => Ok(Statement::Query(query.as_ref().clone())),
                 Planned::Other(statement) => Ok(*statement),
             }

@@ -60,7 +60,7 @@ impl Planner {
         let names = Names::new(at);
         let types = values.iter().map(|value| SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text));
         let types = types.collect::<Vec<_>>();
-        let around = Around::new(self, at, &names, types.clone());
+        let around = Around::new(self, at, &names, types.clone()).with_values(values);
         let error = match around.bind(&parsed.statement, parsed) {
             Ok(bound) => return around.planned(bound, values),
             Err(error) if are_texts_refused(&error, &types) => error,
@@ -68,7 +68,7 @@ impl Planner {
         };
         // A text that is sent may stand for a value of any type that is held as text, where the statement says which.
         let undecided = types.into_iter().map(|given| if is_text(&given) { SqlType::Unknown } else { given });
-        let around = Around::new(self, at, &names, undecided.collect());
+        let around = Around::new(self, at, &names, undecided.collect()).with_values(values);
         let bound = around.bind(&parsed.statement, parsed).map_err(|_| error)?;
         around.planned(bound, values)
     }
@@ -76,7 +76,7 @@ impl Planner {
     /// What a statement takes and gives; `given` are the types that its sender declares.
     pub(super) fn described(&self, at: &Planning<'_>, parsed: &Parsed, given: Vec<SqlType>) -> Result<Description> {
         let names = Names::new(at);
-        let around = Around::new(self, at, &names, given);
+        let around = Around::new(self, at, &names, given).without_rows();
         Ok(around.bind(&parsed.statement, parsed)?.described())
     }
 }

@@ -464,6 +464,14 @@ impl Around<'_> {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(Error::input(message).with_code("42830"));
         }
+        // A number is never equal to anything else.
+        let is_number = |schema: &Schema, column: &String| {
+            schema.field_with_name(column).is_ok_and(|field| field.data_type().is_numeric())
+        };
+        let own = declaration.schema();
+        let pairs = columns.iter().zip(&referred);
+        let mut pairs = pairs.filter(|(column, other)| is_number(&own, column) != is_number(&there, other));
+        let mismatched = pairs.next().map(|(column, other)| (column.clone(), other.clone()));
         // A key of the same columns in another order is the same key.
         let same = |key: &&Key| {
             key.kind.is_unique()
@@ -483,6 +491,12 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("55000"));
         }
         let wanted = format!("{}_{}_fkey", declaration.name.name, columns.join("_"));
+        if let Some((own, other)) = mismatched {
+            let called = key.name.as_ref().or(given).map_or_else(|| wanted.clone(), lower);
+            let message = format!("foreign key constraint \"{called}\" cannot be implemented");
+            let detail = format!("Key columns \"{own}\" and \"{other}\" are of incompatible types.");
+            return Err(Error::input(message).with_code("42804").with_detail(detail));
+        }
         let place = |column: &String| referred.iter().position(|one| one == column).unwrap_or(0);
         let columns = there.columns.iter().map(|column| columns[place(column)].clone()).collect::<Vec<_>>();
         let name = declaration.free_name(given.or(key.name.as_ref()), wanted)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::Privilege;
+use diligence_catalog::authority::{Privilege, Topic};
 use diligence_catalog::rules::{Deferral, ReferenceAction};
 use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
 use diligence_types::SqlType;
@@ -221,7 +221,14 @@ impl Around<'_> {
             }
             return Err(no_trigger(&name, &table));
         }
-        self.with_triggers(&object, triggers, TAG)
+        let done = self.with_triggers(&object, triggers, TAG)?;
+        Ok(match (self.forgotten(Topic::Trigger(object.id, name)), done) {
+            (Some(forgets), BoundStatement::Other(Statement::Command(drops))) => {
+                let commands = vec![drops, forgets];
+                BoundStatement::Other(Statement::Command(Command::All { commands, tag: TAG }))
+            }
+            (_, done) => done,
+        })
     }
 
     /// ALTER TRIGGER … RENAME; the words behind ALTER TRIGGER.

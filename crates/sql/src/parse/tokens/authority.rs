@@ -30,6 +30,24 @@ const KINDS: [&str; 16] = [
     "type",
 ];
 
+/// What COMMENT ON is read here for: not tables and columns, which the parser knows.
+const COMMENTED: [&str; 14] = [
+    "constraint",
+    "database",
+    "domain",
+    "function",
+    "index",
+    "materialized",
+    "procedure",
+    "role",
+    "routine",
+    "schema",
+    "sequence",
+    "trigger",
+    "type",
+    "view",
+];
+
 /// The call that stands for a statement; `None` if it is not one of these.
 pub(super) fn call(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
     let meant = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_) | Token::EOF | Token::SemiColon);
@@ -73,6 +91,9 @@ fn is_one(parts: &[&Token]) -> bool {
     let of_session = |at: usize| is(at, &["role"]) || is(at, &["session"]) && is(at + 1, &["authorization"]);
     let last = parts.len();
     if is(0, &["grant", "revoke", "reassign", "listen", "unlisten", "notify"]) {
+        return true;
+    }
+    if is(0, &["comment"]) && is(1, &["on"]) && is(2, &COMMENTED) {
         return true;
     }
     if is(0, &["create"]) && (is(1, &["trigger"]) || is(1, &["constraint"]) && is(2, &["trigger"])) {
@@ -151,9 +172,14 @@ mod tests {
         ] {
             assert_eq!(read(sql).as_deref(), Some(call), "{sql}");
         }
-        for other in
-            ["SELECT 1", "SET a = 1", "CREATE TABLE role (a INT)", "DROP TABLE owned", "ALTER TABLE t ADD a INT"]
-        {
+        for other in [
+            "COMMENT ON TABLE t IS 'x'",
+            "SELECT 1",
+            "SET a = 1",
+            "CREATE TABLE role (a INT)",
+            "DROP TABLE owned",
+            "ALTER TABLE t ADD a INT",
+        ] {
             assert_eq!(read(other), None, "{other}");
         }
     }

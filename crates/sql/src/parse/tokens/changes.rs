@@ -16,6 +16,15 @@ pub(crate) const BY_NAME: &str = "by name";
 pub(crate) const NOTHING: &str = "do nothing";
 
 impl Text<'_> {
+    /// `THEN INSERT DEFAULT VALUES` of MERGE: `THEN INSERT VALUES (DEFAULT)`, whose other columns get theirs as well.
+    pub(super) fn merged_defaults(&mut self, at: usize) {
+        let is_insert = self.follows(at, &["INSERT"]) && at > 1 && self.is(at - 2, "THEN");
+        if is_insert && self.is(at, "DEFAULT") && self.is(at + 1, "VALUES") {
+            self.replace(at, [word("VALUES"), Token::LParen, word("DEFAULT"), Token::RParen]);
+            self.drop(at + 1..at + 2);
+        }
+    }
+
     /// `WHEN MATCHED … THEN DO NOTHING` and its kin.
     pub(super) fn merge_nothing(&mut self, at: usize) {
         let is_clause = |when: &usize| {

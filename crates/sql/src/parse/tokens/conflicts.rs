@@ -4,7 +4,7 @@
 
 use sqlparser::tokenizer::Token;
 
-use super::{Text, quoted};
+use super::{Text, quoted, word};
 use crate::quoting::literal;
 
 /// What an expression begins with that stands in the place of a column.
@@ -15,6 +15,10 @@ pub(crate) const CONFLICT_WHERE: &str = "conflict where \u{1}";
 impl Text<'_> {
     /// ON CONFLICT, whose second word stands there.
     pub(super) fn conflict(&mut self, at: usize) {
+        if self.ends_a_select_list(at - 1) {
+            // Else ON would be the name of the last column.
+            self.insert(at - 1, [word("WHERE"), word("TRUE")]);
+        }
         let Some(&closed) = self.closed.get(&(at + 1)) else { return };
         let (mut begin, mut inner) = (at + 2, at + 2);
         while inner <= closed {
@@ -39,6 +43,29 @@ impl Text<'_> {
         let condition = format!("{CONFLICT_WHERE}{}", self.written(closed + 2..end));
         self.insert(closed, [Token::Comma, quoted(&condition)]);
         self.drop(closed + 1..end);
+    }
+
+    /// Whether what comes before a place is the list of a SELECT, with nothing behind it.
+    fn ends_a_select_list(&self, at: usize) -> bool {
+        const BEHIND: [&str; 12] = [
+            "FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH", "VALUES", "INSERT",
+            "TABLE",
+        ];
+        let (mut place, mut is_in_list) = (self.begin, false);
+        while place < at {
+            match self.closed.get(&place) {
+                Some(closed) if *closed < at => {
+                    place = *closed + 1;
+                    continue;
+                }
+                Some(_) => is_in_list = false,
+                None if self.is(place, "SELECT") => is_in_list = true,
+                None if self.is_any(place, &BEHIND) => is_in_list = false,
+                None => {}
+            }
+            place += 1;
+        }
+        is_in_list
     }
 
     /// Tokens as a text that is read as the same tokens.

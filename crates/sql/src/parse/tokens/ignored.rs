@@ -2,7 +2,7 @@
 //! `CALL "nothing statement"('TAG', t)`, of a table that must be there.
 //!
 //! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY;
-//! * what is said of anything but tables and columns: COMMENT ON INDEX;
+//! * what is said of what is not there: COMMENT ON EXTENSION;
 //! * extensions: DROP EXTENSION, LOAD, and where CREATE EXTENSION puts one;
 //! * hints for a planner: CREATE STATISTICS, and COST, ROWS, LEAKPROOF and SUPPORT of a function;
 //! * what EXPLAIN is to count or to leave out.
@@ -20,26 +20,12 @@ pub(crate) const IGNORED: &str = "nothing statement";
 const EXPLAINED: [&str; 8] = ["BUFFERS", "TIMING", "COSTS", "WAL", "SETTINGS", "SUMMARY", "GENERIC_PLAN", "MEMORY"];
 
 /// What COMMENT ON is accepted for, and nothing is kept of.
-const UNTOLD: [&str; 19] = [
-    "AGGREGATE",
-    "CAST",
-    "COLLATION",
-    "CONSTRAINT",
-    "DATABASE",
-    "DOMAIN",
-    "EXTENSION",
-    "FUNCTION",
-    "INDEX",
-    "LANGUAGE",
-    "OPERATOR",
-    "POLICY",
-    "PROCEDURE",
-    "ROLE",
-    "ROUTINE",
-    "SCHEMA",
-    "SEQUENCE",
-    "TRIGGER",
-    "TYPE",
+const UNTOLD: [&str; 7] = ["AGGREGATE", "CAST", "COLLATION", "EXTENSION", "LANGUAGE", "OPERATOR", "POLICY"];
+
+/// Words that come behind a table's name, and are none.
+const BEHIND_TABLES: [&str; 18] = [
+    "AS", "CROSS", "EXCEPT", "FETCH", "FOR", "FULL", "GROUP", "HAVING", "INNER", "JOIN", "LEFT", "LIMIT", "ON",
+    "ORDER", "SET", "UNION", "USING", "WHERE",
 ];
 
 impl Text<'_> {
@@ -86,12 +72,16 @@ impl Text<'_> {
             let table = (!self.ends_statement(next)).then(|| (next, self.name_end(next)));
             return self.ignore(at, "CLUSTER", table);
         }
-        let is_table = self.is(next, "TABLE");
-        if !is_table && !self.is_any(next, &["INDEX", "SCHEMA", "DATABASE", "SYSTEM"]) {
-            return;
-        }
+        const TAGS: [(&str, &str); 5] = [
+            ("TABLE", "REINDEX"),
+            ("INDEX", "REINDEX INDEX"),
+            ("SCHEMA", "REINDEX SCHEMA"),
+            ("DATABASE", "REINDEX DATABASE"),
+            ("SYSTEM", "REINDEX SYSTEM"),
+        ];
+        let Some((_, tag)) = TAGS.into_iter().find(|(kind, _)| self.is(next, kind)) else { return };
         let name = next + 1 + usize::from(self.is(next + 1, "CONCURRENTLY"));
-        self.ignore(at, "REINDEX", is_table.then(|| (name, self.name_end(name))));
+        self.ignore(at, tag, (!self.ends_statement(name)).then(|| (name, self.name_end(name))));
     }
 
     /// ALTER TABLE of how rows are stored, or of triggers that there are none of, as its only action.
@@ -129,13 +119,32 @@ impl Text<'_> {
             && self.is(column + 1, "SET")
             && self.is_any(column + 2, &["STATISTICS", "STORAGE", "COMPRESSION"])
             && (column..last).all(|place| *self.token(place) != Token::Comma);
-        if is_storage || is_parameters || is_kind || is_identity || is_cluster || is_trigger {
+        let is_unruled = self.is(action, "DISABLE") && self.is(action + 1, "ROW")
+            || self.is(action, "NO") && self.is(action + 1, "FORCE");
+        if is_unruled || is_storage || is_parameters || is_kind || is_identity || is_cluster || is_trigger {
             let table = (!is_conditional).then_some((name, action));
             self.ignore(at, "ALTER TABLE", table);
         }
     }
 
-    /// COMMENT ON anything but a table, a view or a column.
+    /// What is said of tables that inherit from others, of which there are none: `FROM ONLY t`, `CHECK (…) NO INHERIT`.
+    pub(super) fn without_heirs(&mut self, at: usize) {
+        let is_only = self.is(at, "ONLY") && self.follows(at, &["FROM", "JOIN", "UPDATE"]);
+        let is_named = match self.token(at + 1) {
+            Token::Word(name) if name.quote_style.is_some() => true,
+            Token::Word(_) => !self.is_any(at + 1, &BEHIND_TABLES),
+            _ => false,
+        };
+        if is_only && is_named {
+            self.drop(at..at + 1);
+        }
+        let is_said = self.is(at, "NO") && self.is(at + 1, "INHERIT") && at > 0;
+        if is_said && *self.token(at - 1) == Token::RParen {
+            self.drop(at..at + 2);
+        }
+    }
+
+    /// COMMENT ON what is not kept.
     pub(super) fn ignored_comment(&mut self, at: usize) {
         if self.is(at + 1, "ON") && self.is_any(at + 2, &UNTOLD) {
             self.ignore(at, "COMMENT", None);
@@ -361,13 +370,15 @@ mod tests {
         assert_eq!(read("CREATE UNLOGGED TABLE t (a INT)"), "CREATE TABLE t (a INT)");
         for (sql, call) in [
             ("REINDEX TABLE CONCURRENTLY a.t", "('REINDEX', a.t)"),
-            ("REINDEX (VERBOSE) DATABASE d;", "('REINDEX')"),
+            ("REINDEX (VERBOSE) DATABASE d;", "('REINDEX DATABASE', d)"),
+            ("REINDEX INDEX CONCURRENTLY s.i", "('REINDEX INDEX', s.i)"),
+            ("REINDEX SYSTEM", "('REINDEX SYSTEM')"),
             ("CLUSTER t USING i", "('CLUSTER', t)"),
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
             ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
             ("ALTER INDEX s.i SET (fillfactor = 50)", "('ALTER INDEX')"),
             ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
-            ("COMMENT ON FUNCTION f(int, text) IS NULL", "('COMMENT')"),
+            ("COMMENT ON AGGREGATE f(int, text) IS NULL", "('COMMENT')"),
             ("DROP EXTENSION IF EXISTS a, b CASCADE", "('DROP EXTENSION')"),
             ("CREATE STATISTICS s ON a, b FROM t", "('CREATE STATISTICS')"),
             ("LOAD 'auto_explain'", "('LOAD')"),

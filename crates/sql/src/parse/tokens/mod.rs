@@ -24,6 +24,7 @@ mod maintenance;
 mod moments;
 mod procedures;
 mod queries;
+mod refused;
 mod row_locks;
 mod rows;
 mod shown;
@@ -55,6 +56,7 @@ pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SE
 pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::procedures::{DO, PROCEDURE};
 pub(crate) use self::queries::{LIMIT_PERCENT, VARIADIC_ARRAY};
+pub(crate) use self::refused::REFUSED;
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 pub(crate) use self::rows::WHOLE_ROW;
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};
@@ -77,7 +79,7 @@ pub(super) struct Rewritten {
 /// The tokens of a statement as the parser can read them.
 pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
     let tokens = with_hexadecimal_numbers(with_whole_strings(tokens));
-    let tokens = authority::call(&tokens).unwrap_or(tokens);
+    let tokens = refused::call(&tokens).or_else(|| authority::call(&tokens)).unwrap_or(tokens);
     let mut text = Text::new(&tokens);
     text.walk();
     let queries = text.queries();
@@ -229,6 +231,8 @@ impl<'a> Text<'a> {
             (self.begin, self.statement) = (at, keyword);
         }
         self.unreserved(at);
+        self.without_heirs(at);
+        self.merged_defaults(at);
         match keyword {
             Keyword::FROM if !self.follows(at, &["DISTINCT"]) => level.in_from = true,
             Keyword::SELECT => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Topic;
 use diligence_catalog::rules::Key;
 use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved};
 use sqlparser::ast::ObjectName;
@@ -41,6 +42,7 @@ impl Around<'_> {
             let declaration = Declaration::of(object.name.clone(), table);
             let mut altered = Altered::new(declaration, from);
             altered.declaration.rules.keys.retain(|key| !keys.contains(&key.name));
+            altered.also.extend(keys.iter().filter_map(|key| self.forgotten(Topic::Index(object.id, key.clone()))));
             self.check_referred(&object, table, &altered)?;
             match self.altered(&object, altered, TAG)? {
                 BoundStatement::Other(Statement::Command(command)) => commands.push(command),
@@ -55,7 +57,7 @@ impl Around<'_> {
     }
 
     /// The index of a name, and its table.
-    fn index_named(&self, name: &RelationName) -> Option<(&Arc<Object>, &Key)> {
+    pub(in crate::planning) fn index_named(&self, name: &RelationName) -> Option<(&Arc<Object>, &Key)> {
         let mut objects = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
         objects.find_map(|object| match &object.relation {
             Relation::Native(table) => {

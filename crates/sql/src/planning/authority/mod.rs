@@ -3,9 +3,11 @@
 //!
 //! * `roles`: CREATE, ALTER and DROP ROLE, and their memberships;
 //! * `grants`: GRANT and REVOKE of privileges, and those of what is to come;
+//! * `comments`: COMMENT ON what is no table;
 //! * `owners`: whose objects are, REASSIGN and DROP OWNED;
 //! * here: SET ROLE and SET SESSION AUTHORIZATION, and how roles are named.
 
+mod comments;
 mod grants;
 mod owners;
 mod passwords;
@@ -55,6 +57,7 @@ impl Around<'_> {
         let statement = match first.as_str() {
             "listen" | "unlisten" | "notify" => channel(&first, &mut words),
             "grant" | "revoke" => self.grant_or_revoke(&mut words, first == "grant"),
+            "comment" => self.comment_on(&mut words),
             "reassign" => self.reassign_owned(&mut words),
             "drop" if words.take(&["owned"]) => self.drop_owned(&mut words),
             "create" if words.take(&["schema"]) => self.create_schema_of(&mut words),

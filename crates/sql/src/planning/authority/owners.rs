@@ -98,7 +98,7 @@ impl Around<'_> {
         Ok(Statement::Command(change(RoleChange::Own { subjects, owner }, tag)))
     }
 
-    fn check_owner_of(&self, subject: Subject) -> Result<()> {
+    pub(super) fn check_owner_of(&self, subject: Subject) -> Result<()> {
         let mut objects = self.at.snapshot.catalog.all_objects();
         match objects.find(|object| Subject::Object(object.id) == subject) {
             Some(object) => self.at.snapshot.rights.check_owner(&object.name),

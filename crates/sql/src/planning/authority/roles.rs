@@ -33,7 +33,7 @@ impl Around<'_> {
     }
 
     /// Whether the session may make and change roles.
-    fn makes_roles(&self) -> bool {
+    pub(super) fn makes_roles(&self) -> bool {
         let by = self.speaker();
         let known = self.at.snapshot.catalog.authority().roles().get(&by.name);
         by.is_superuser || known.is_some_and(|role| role.makes_roles)
