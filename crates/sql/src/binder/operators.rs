@@ -47,6 +47,9 @@ impl Binder<'_> {
         if let SqlType::Domain(domain) = to {
             return self.of_domain(scalar, domain, way);
         }
+        if let SqlType::Timed(timed) = to {
+            return self.of_timed(scalar, timed, way);
+        }
         if to.has_collation() {
             return Ok(relabelled(self.cast(scalar, &to.uncollated(), way)?, to));
         }
@@ -308,6 +311,8 @@ impl Binder<'_> {
                 self.compare_rows(comparison, left, right)
             }
             (left, right) => {
+                let left = self.beside_type(left, &right.sql_type())?;
+                let right = self.beside_type(right, &left.sql_type())?;
                 // IS DISTINCT FROM has the types of `=`.
                 let sign = match comparison {
                     Comparison::IsDistinctFrom | Comparison::IsNotDistinctFrom => "=",
