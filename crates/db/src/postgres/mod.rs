@@ -40,6 +40,7 @@ use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use diligence_types::text::zones;
 use rows::{CatalogTable, Cell};
 pub use settings::known_settings;
+pub(crate) use settings::meaningless;
 
 use crate::activity::Activities;
 
