@@ -273,6 +273,15 @@ impl<'a> Text<'a> {
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
             Keyword::LIKE if self.begins_table_like(at, level.opened) => self.table_like(at),
             Keyword::UNIQUE | Keyword::PRIMARY => self.included(at),
+            // Nothing inherits.
+            Keyword::NO
+                if self.is(at + 1, "INHERIT")
+                    && at > 0
+                    && *self.token(at - 1) == Token::RParen
+                    && matches!(self.statement, Keyword::CREATE | Keyword::ALTER) =>
+            {
+                self.drop(at..at + 2);
+            }
             Keyword::FOREIGN if self.is(at + 1, "KEY") => self.set_by_deletion(at),
             Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
