@@ -12,6 +12,7 @@ mod declared;
 pub(crate) mod definitions;
 mod empty;
 mod known;
+mod operators;
 mod roles;
 mod routines;
 mod rows;
@@ -653,6 +654,7 @@ fn add_texts(add: Add<'_>) {
 
 /// Cursors, settings, and what is the same in every database.
 fn add_system(add: Add<'_>) {
+    add("pg_operator", operators::OPERATORS, operators::operators);
     add("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time:z", settings::cursors);
     add(
         "pg_settings",
