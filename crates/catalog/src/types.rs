@@ -212,6 +212,10 @@ pub fn field_type(field: &Field) -> ColumnType {
         Some(ref known @ SqlType::Domain(ref domain)) => {
             return ColumnType { oid: domain.oid, modifier: -1, ..field_type(&known.base().field(field.name(), true)) };
         }
+        Some(SqlType::Timed(timed)) => {
+            let modifier = timed.modifier;
+            return ColumnType { modifier, ..field_type(&timed.base.field(field.name(), true)) };
+        }
         Some(ref known @ SqlType::Record(ref fields)) if fields.is_row() => return of_row(known, fields, false),
         Some(known @ (SqlType::Bit(length) | SqlType::VarBit(length))) => return of_bits(known.oid(), length, false),
         Some(SqlType::Array(element)) => match element.as_ref() {

@@ -28,7 +28,7 @@ use crate::channels::{self, Ears, Notification, Pending};
 use crate::cursors::{CursorInfo, CursorRows, Cursors, OpenCursor};
 use crate::database::Database;
 use crate::plans::{KnownBlocks, ParsedStatement};
-use crate::postgres::known_settings;
+use crate::postgres::{known_settings, meaningless};
 use crate::put_off::PutOff;
 use crate::remembered::{Remembered, SessionMark, Was};
 use crate::settings::{self, Settings, SettingsView, Shown};
@@ -215,6 +215,7 @@ impl Parts {
     fn own_setting(&self, name: &str) -> Result<Option<String>> {
         let shown = match self.settings().show(name) {
             Err(_) if settings::is_custom(name) => return Ok(Some(String::new())),
+            Err(_) if meaningless(name).is_some() => return Ok(meaningless(name).map(str::to_owned)),
             shown => shown?,
         };
         Ok((!settings::is_everybodys(name)).then_some(shown.value))

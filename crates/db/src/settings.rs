@@ -33,6 +33,7 @@ use diligence_storage::segment::{FormatChoice, SegmentFormat};
 use parking_lot::RwLock;
 
 use crate::duration::{display, duration};
+use crate::postgres::meaningless;
 
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.
 const PACKETS_MAX: usize = 1024;
@@ -443,7 +444,7 @@ impl SettingsView<'_> {
             return self.set_own(setting, value).map_err(|error| wrong_value(error).context(format!("SET {name}")));
         }
         if !self.is_planners(name) {
-            if is_custom(name) {
+            if is_custom(name) || meaningless(name).is_some() {
                 self.settings.own.write().custom.insert(name.to_owned(), value.to_owned());
                 return Ok(());
             }
@@ -593,6 +594,7 @@ impl SettingsView<'_> {
                 Ok(())
             }
             (None, None) if self.is_planners(name) => self.planner.reset_setting(name),
+            (None, None) if meaningless(name).is_some() => self.set(name, meaningless(name).unwrap_or_default()),
             (None, None) if is_custom(name) => {
                 self.settings.own.write().custom.remove(name);
                 Ok(())
@@ -617,7 +619,10 @@ impl SettingsView<'_> {
         for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }
-        self.settings.own.write().custom.clear();
+        for (name, value) in &mut self.settings.own.write().custom {
+            meaningless(name).unwrap_or_default().clone_into(value);
+        }
+        self.settings.own.write().custom.retain(|name, _| !is_custom(name));
         self.planners()
             .into_iter()
             .filter(|shown| shown.value != shown.default)
@@ -631,6 +636,14 @@ impl SettingsView<'_> {
         }
         let mut others = self.planners().into_iter().chain(self.custom());
         others.find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
+    }
+
+    /// One setting, or what a setting is that nobody has changed and that means nothing.
+    pub(crate) fn show_any(&self, name: &str) -> Result<Shown> {
+        self.show(name).or_else(|error| {
+            let value = meaningless(name).ok_or(error)?.to_owned();
+            Ok(Shown { name: name.to_owned(), default: value.clone(), value, description: String::new() })
+        })
     }
 
     fn custom(&self) -> Vec<Shown> {

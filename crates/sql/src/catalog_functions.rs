@@ -8,7 +8,7 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so. `@PATH@` and `@HIDDEN@` stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 60] = [
+const FUNCTIONS: [(&str, &str); 63] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("current_query", "(SELECT max(_a.query) FROM pg_catalog.pg_stat_activity _a WHERE _a.pid = pg_backend_pid())"),
@@ -27,12 +27,15 @@ const FUNCTIONS: [(&str, &str); 60] = [
     ("name of regprocedure", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(concat(CASE WHEN _r.routine_schema IN (@PATH@) \
       AND _r.routine_oid NOT IN (@HIDDEN@) THEN _r.routine_name ELSE _r.routine_whole END, '(', _r.routine_types, ')')) \
       FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), CAST(CAST($1 AS BIGINT) AS TEXT))"),
+    ("name of regrole", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(_r.role_name) FROM pg_catalog.pg_role_names _r \
+      WHERE _r.role_oid = $1), CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regtype", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("obj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = 0)"),
     ("pg_blocking_pids", "COALESCE((SELECT array_agg(_w.blocking_pid) FROM pg_catalog.pg_lock_waits _w WHERE _w.waiting_pid = $1), \
       CAST('{}' AS INTEGER[]))"),
     ("pg_char_to_encoding", "6"),
+    ("pg_client_encoding", "'UTF8'"),
     ("pg_collation_is_visible", "true"),
     ("pg_conf_load_time", "now()"),
     ("pg_current_xact_id", "CAST(1 AS BIGINT)"),
@@ -78,6 +81,7 @@ const FUNCTIONS: [(&str, &str); 60] = [
     ("pg_ts_template_is_visible", "true"),
     ("pg_type_is_visible", "(SELECT bool_or(_t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
+    ("row_security_active", "false"),
     ("shobj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_shdescription _d WHERE _d.objoid = $1)"),
     ("to_regclass", "CAST((SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_whole = $1 \
       OR _c.class_shown = $1 AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \

@@ -14,6 +14,8 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImp
 use diligence_catalog::SessionSnapshot;
 use diligence_catalog::types::TYPES;
 use diligence_engine::plan::bytes::FunctionName;
+use diligence_types::SqlType;
+use diligence_types::timed_type::TimedType;
 
 /// The function's name.
 pub(crate) const NAME: &str = "format_type";
@@ -109,7 +111,10 @@ impl Named {
             }
             (1083 | 1114, Some(modifier)) if modifier >= 0 => of(modifier, " without time zone"),
             (1184 | 1266, Some(modifier)) if modifier >= 0 => of(modifier, " with time zone"),
-            (1186, Some(modifier)) if modifier >= 0 && modifier & 0xffff <= 6 => of(modifier & 0xffff, ""),
+            (1186, Some(modifier)) if modifier >= 0 => {
+                let modifier = i32::try_from(modifier).unwrap_or(-1);
+                TimedType { base: SqlType::Interval, modifier }.to_string()
+            }
             _ => self.name.clone(),
         };
         if self.is_array { format!("{own}[]") } else { own }
@@ -193,6 +198,8 @@ mod tests {
             (named(1114, "timestamp without time zone", false), Some(3), "timestamp(3) without time zone"),
             (named(1184, "timestamp with time zone", false), Some(0), "timestamp(0) with time zone"),
             (named(1186, "interval", false), Some(0x7fff_0003), "interval(3)"),
+            (named(1186, "interval", true), Some(458_751), "interval year to month[]"),
+            (named(1186, "interval", false), Some(65_535), "interval"),
             (named(23, "integer", false), Some(-1), "integer"),
         ];
         for (named, modifier, expected) in shown {

@@ -8,6 +8,7 @@
 //! * [`network_type`]: types of addresses in networks.
 //! * [`range_type`]: types of what is between two bounds.
 //! * [`search_type`]: types of full text search.
+//! * [`timed_type`]: types of times with a modifier, which only columns and casts have.
 //! * [`search`]: full text search: documents, queries, and how texts become both.
 //! * [`coercion`]: which type becomes which, and by which kind of cast; the common type of several expressions.
 //! * [`text`]: the text form of each type's values, read and written.
@@ -29,4 +30,4 @@ pub mod search_type;
 pub mod sql_type;
 pub mod text;
 
-pub use sql_type::{SqlType, collated_type, domain_type, record_type};
+pub use sql_type::{SqlType, collated_type, domain_type, record_type, timed_type};

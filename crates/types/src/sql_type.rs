@@ -20,6 +20,7 @@
 pub mod collated_type;
 pub mod domain_type;
 pub mod record_type;
+pub mod timed_type;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use crate::search_type::SearchKind;
 use self::collated_type::CollatedType;
 use self::domain_type::DomainType;
 use self::record_type::RecordType;
+use self::timed_type::TimedType;
 
 /// The key in a field's metadata under which its SQL type stands.
 pub const FIELD_KEY: &str = "sql_type";
@@ -102,7 +104,7 @@ pub enum SqlType {
     /// An enum: texts in an order.
     Enum(Arc<EnumType>),
     /// `oid`, and the types that are oids with names: `regclass`, `regtype`, `regproc`, `regprocedure`,
-    /// `regnamespace`.
+    /// `regnamespace`, `regrole`.
     Oid(OidKind),
     /// An array of any number of dimensions: lists of one element type.
     Array(Arc<SqlType>),
@@ -120,6 +122,8 @@ pub enum SqlType {
     Search(SearchKind),
     /// A domain: some of another type's values. No expression has one, only what takes values.
     Domain(Arc<DomainType>),
+    /// A type of times with a modifier, such as `timestamp(3)`. No expression has one, only what takes values.
+    Timed(Arc<TimedType>),
     /// Texts with a collation that is not the database's.
     Collated(Arc<CollatedType>),
     /// `refcursor`: the name of a cursor that a procedure has opened.
@@ -143,6 +147,8 @@ pub enum OidKind {
     Signature,
     /// `regnamespace`.
     Namespace,
+    /// `regrole`.
+    Role,
 }
 
 impl RangeKind {
@@ -251,7 +257,7 @@ impl SqlType {
                 let entries = Fields::from(vec![key.field("key", false), value.field("value", true)]);
                 DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)
             }
-            Self::Domain(_) => self.base().arrow(),
+            Self::Domain(_) | Self::Timed(_) => self.base().arrow(),
             Self::Collated(one) => one.base.arrow(),
             Self::Void => DataType::Null,
         }
@@ -271,6 +277,7 @@ impl SqlType {
         match self {
             Self::Enum(one) => one.noted(),
             Self::Domain(one) => one.noted(),
+            Self::Timed(one) => one.noted(),
             Self::Collated(one) => one.noted(),
             Self::Record(fields) => fields.noted(),
             // `bit` alone is one bit.
@@ -361,6 +368,7 @@ impl SqlType {
             Self::Array(_) => Category::Array,
             Self::Record(_) | Self::Map(_) => Category::Composite,
             Self::Domain(one) => one.base.category(),
+            Self::Timed(one) => one.base.category(),
             Self::Collated(one) => one.base.category(),
             Self::Void => Category::UserDefined,
         }
@@ -391,6 +399,7 @@ impl SqlType {
             Self::VarBit(_) => Self::VarBit(None),
             Self::Array(element) => Self::array_of(element.without_modifier()),
             Self::Collated(one) => one.base.without_modifier(),
+            Self::Timed(one) => one.base.clone(),
             other => other.clone(),
         }
     }
@@ -400,10 +409,19 @@ impl SqlType {
         self == other || self.without_modifier() == other.without_modifier()
     }
 
-    /// The type of the values: what a domain is of, another type itself.
+    /// The type of the values: what a domain is of, a type of times without its modifier, another type itself.
     pub fn base(&self) -> &SqlType {
         match self {
             Self::Domain(one) => one.base.base(),
+            Self::Timed(one) => &one.base,
+            other => other,
+        }
+    }
+
+    /// The type, of times without its modifier.
+    pub fn untimed(self) -> Self {
+        match self {
+            Self::Timed(one) => one.base.clone(),
             other => other,
         }
     }
@@ -451,6 +469,7 @@ impl SqlType {
             Self::Oid(OidKind::Procedure) => 24,
             Self::Oid(OidKind::Signature) => 2202,
             Self::Oid(OidKind::Namespace) => 4089,
+            Self::Oid(OidKind::Role) => 4096,
             Self::Array(element) => match element.innermost() {
                 Self::Boolean => 1000,
                 Self::SmallInt => 1005,
@@ -492,6 +511,7 @@ impl SqlType {
             Self::Search(kind) => kind.oids().0,
             Self::Map(_) => 25,
             Self::Domain(one) => one.base.oid(),
+            Self::Timed(one) => one.base.oid(),
             Self::Collated(one) => one.base.oid(),
             Self::Void => 2278,
         }
@@ -540,6 +560,7 @@ impl SqlType {
             Self::Oid(OidKind::Procedure) => "regproc",
             Self::Oid(OidKind::Signature) => "regprocedure",
             Self::Oid(OidKind::Namespace) => "regnamespace",
+            Self::Oid(OidKind::Role) => "regrole",
             // PostgreSQL names such a column after the element's type.
             Self::Array(element) => element.innermost().internal_name(),
             Self::Record(_) => "row",
@@ -549,6 +570,7 @@ impl SqlType {
             Self::Search(kind) => kind.name(),
             Self::Map(_) => "map",
             Self::Domain(one) => one.base.internal_name(),
+            Self::Timed(one) => one.base.internal_name(),
             Self::Collated(one) => one.base.internal_name(),
             Self::Void => "void",
         }
@@ -570,6 +592,9 @@ impl SqlType {
         let text = text.trim();
         if let Some(one) = DomainType::of_noted(text) {
             return Some(Self::Domain(Arc::new(one)));
+        }
+        if let Some(one) = TimedType::of_noted(text) {
+            return Some(Self::Timed(Arc::new(one)));
         }
         if let Some(element) = text.strip_suffix("[]") {
             return Self::parse(element).map(Self::array_of);
@@ -642,6 +667,7 @@ impl SqlType {
             "regproc" => Self::Oid(OidKind::Procedure),
             "regprocedure" => Self::Oid(OidKind::Signature),
             "regnamespace" => Self::Oid(OidKind::Namespace),
+            "regrole" => Self::Oid(OidKind::Role),
             "bit" => Self::Bit(Some(length.unwrap_or(1))),
             "varbit" | "bit varying" => Self::VarBit(length),
             ANY_BITS => Self::Bit(None),
@@ -700,6 +726,7 @@ impl fmt::Display for SqlType {
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Enum(one) => one.fmt(f),
             Self::Domain(one) => one.fmt(f),
+            Self::Timed(one) => one.fmt(f),
             Self::Collated(one) => one.base.fmt(f),
             Self::Bit(Some(length)) => write!(f, "bit({length})"),
             Self::VarBit(None) => f.write_str("bit varying"),

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 45] = [
+const EMPTY: [(&str, &str); 44] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -25,7 +25,6 @@ const EMPTY: [(&str, &str); 45] = [
     ("pg_init_privs", "objoid:o classoid:o objsubid:i privtype initprivs:T"),
     ("pg_keywords", "word catcode barelabel:b catdesc baredesc"),
     ("pg_largeobject_metadata", "oid:o lomowner:o lomacl:T"),
-    ("pg_operator", "oid:o oprname oprnamespace:o oprowner:o oprkind oprcanmerge:b oprcanhash:b oprleft:o oprright:o oprresult:o oprcode:o"),
     ("pg_partitioned_table", "partrelid:o partstrat partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs"),
     ("pg_policies", "schemaname tablename policyname permissive roles:T cmd qual with_check"),
     ("pg_policy", "oid:o polname polrelid:o polcmd polpermissive:b polroles:O polqual polwithcheck"),

@@ -12,6 +12,7 @@ mod declared;
 pub(crate) mod definitions;
 mod empty;
 mod known;
+mod operators;
 mod roles;
 mod routines;
 mod rows;
@@ -41,6 +42,7 @@ use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use diligence_types::text::zones;
 use rows::{CatalogTable, Cell};
 pub use settings::known_settings;
+pub(crate) use settings::meaningless;
 
 use crate::activity::Activities;
 
@@ -659,6 +661,7 @@ fn add_texts(add: Add<'_>) {
 
 /// Cursors, settings, and what is the same in every database.
 fn add_system(add: Add<'_>) {
+    add("pg_operator", operators::OPERATORS, operators::operators);
     add("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time:z", settings::cursors);
     add(
         "pg_settings",

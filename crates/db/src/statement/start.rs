@@ -327,7 +327,7 @@ impl Session {
                 }
                 QueryResult::done("RESET")
             }
-            Statement::Show { name: Some(name) } => shown(vec![self.settings().show(&name)?], false)?,
+            Statement::Show { name: Some(name) } => shown(vec![self.settings().show_any(&name)?], false)?,
             Statement::Show { name: None } => shown(self.settings().all(), true)?,
         })
     }

@@ -222,7 +222,8 @@ fn set(tokens: &[Placed<'_>]) -> Option<Command> {
     if name.is_empty() || values.is_empty() {
         return None;
     }
-    if value.eq_ignore_ascii_case("default") {
+    let is_local_zone = name == "timezone" && value.eq_ignore_ascii_case("local");
+    if is_local_zone || value.eq_ignore_ascii_case("default") {
         return Some(Command::Reset(name, lasts));
     }
     Some(Command::Set(name, value, lasts))
@@ -264,6 +265,7 @@ mod tests {
         assert_eq!(found("SET packets TO DEFAULT"), Command::Reset("packets".into(), Lasts::Session));
         assert_eq!(found("set local packets = 2"), Command::Set("packets".into(), "2".into(), Lasts::Block));
         assert_eq!(found("SET LOCAL TIME ZONE DEFAULT"), Command::Reset("timezone".into(), Lasts::Block));
+        assert_eq!(found("SET TIME ZONE LOCAL"), Command::Reset("timezone".into(), Lasts::Session));
         assert_eq!(found("SHOW TRANSACTION ISOLATION LEVEL"), Command::Show("transaction_isolation".into()));
         let declared = |sql: &str, is_scroll, is_holdable, is_binary| {
             let (name, query, statement) = ("c".to_owned(), "SELECT 1".to_owned(), sql.to_owned());

@@ -141,22 +141,20 @@ impl Binder<'_> {
                     return Ok(column);
                 }
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
-                let (scalar, to) = (self.scalar(expr, level)?, self.sql_type(data_type)?);
+                let (scalar, to) = (self.scalar(expr, level)?, self.timed_type(data_type)?);
                 // What a domain demands is looked at beside the value.
                 let scalar = match &to {
                     SqlType::Domain(_) => self.evaluated_once(scalar, level)?,
                     _ => self.looked_up(scalar, &to, level)?,
                 };
-                let scalar = self.explicit(scalar, &to, is_try)?;
-                self.with_seconds_digits(scalar, literals::seconds_digits(data_type))
+                self.explicit(scalar, &to, is_try)
             }
             Expr::Convert { is_try, expr, data_type: Some(data_type), .. } => {
                 self.explicit(self.scalar(expr, level)?, &self.sql_type(data_type)?, *is_try)
             }
             Expr::TypedString(typed) => {
-                let to = self.sql_type(&typed.data_type)?;
-                let scalar = self.explicit(self.literal(&typed.value.value)?, &to, false)?;
-                self.with_seconds_digits(scalar, literals::seconds_digits(&typed.data_type))
+                let to = self.timed_type(&typed.data_type)?;
+                self.explicit(self.literal(&typed.value.value)?, &to, false)
             }
             Expr::Interval(interval) => self.interval(interval, level),
             Expr::AtTimeZone { timestamp, time_zone } => {

@@ -298,6 +298,11 @@ impl Binder<'_> {
                 }
                 self.table_function(name, &args.args, *with_ordinality, alias.as_ref(), before, withs)
             }
+            TableFactor::JsonTable { json_expr, json_path, columns, alias } => {
+                let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
+                let rows = self.json_table(json_expr, json_path, columns, &level, withs)?;
+                self.derived(rows, alias.as_ref())
+            }
             TableFactor::Function { name, args, with_ordinality, alias, .. } => {
                 self.table_function(name, args, *with_ordinality, alias.as_ref(), before, withs)
             }

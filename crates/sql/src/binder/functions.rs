@@ -7,6 +7,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
+use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{
@@ -351,7 +352,10 @@ impl Binder<'_> {
                     (SqlType::Unknown, SqlType::Varchar(_)) => self.cast(left, &SqlType::Text, Way::Implicit)?,
                     (SqlType::Unknown, other) if other != SqlType::Unknown => self.cast(left, &other, Way::Implicit)?,
                     (SqlType::Varchar(_), _) => left.cast(SqlType::Text, false),
-                    _ => left,
+                    (from, other) => match compared_number(&from, &other) {
+                        Some(wider) => left.cast(wider, false),
+                        None => left,
+                    },
                 };
                 let left = self.evaluated_once(left, level)?;
                 let equal = self.compare(Comparison::Equal, left.clone(), right)?;
@@ -376,10 +380,18 @@ impl Binder<'_> {
                 let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
                 Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
             }
-            "to_regnamespace" | "to_regprocedure" => {
+            "to_regnamespace" | "to_regprocedure" | "to_regrole" => {
                 let [text] = one(bound()?).ok_or_else(|| wrong("a name"))?;
-                let kind = if name == "to_regnamespace" { OidKind::Namespace } else { OidKind::Signature };
+                let kind = match name {
+                    "to_regnamespace" => OidKind::Namespace,
+                    "to_regrole" => OidKind::Role,
+                    _ => OidKind::Signature,
+                };
                 self.object_or_null(&text, kind)?
+            }
+            "pg_column_size" => {
+                let [value] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
+                self.column_size(self.typed(value)?)?
             }
             "octet_length" => {
                 let [value] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
@@ -560,6 +572,11 @@ impl Binder<'_> {
             "array_fill" => {
                 let [element, lengths] =
                     two(bound()?).ok_or_else(|| wrong("an element and the array of its lengths"))?;
+                if matches!(&element, Scalar::Constant(constant) if constant.sql_type == SqlType::Unknown) {
+                    let message = "could not determine polymorphic type because input has type unknown";
+                    let hint = "cast the element: array_fill(NULL::integer, …)";
+                    return Err(Error::input(message).with_code("42804").with_hint(hint));
+                }
                 let known = match &lengths {
                     Scalar::Array { elements, .. } => elements.clone(),
                     Scalar::Constant(constant) if constant.sql_type.element().is_some() && !constant.is_null() => {
@@ -734,8 +751,13 @@ impl Binder<'_> {
         if let SqlType::Record(fields) = &element {
             let columns = fields.iter().map(|field| self.numbers.named(&field.name, field.sql_type.clone(), true));
             let columns = columns.collect::<Vec<_>>();
+            // What a function gives is a row; what an array has in it is what was put into it.
+            let sql_type = match name {
+                "unnest" => element.clone(),
+                _ => SqlType::Record(RecordType::row(fields.iter().cloned().collect())),
+            };
             let fields = columns.iter().map(Column::scalar).collect();
-            return (columns, Scalar::Record { fields, sql_type: element });
+            return (columns, Scalar::Record { fields, sql_type });
         }
         let column = self.numbers.named(name, element, true);
         let scalar = column.scalar();
@@ -758,6 +780,17 @@ fn two(arguments: Vec<Scalar>) -> Option<[Scalar; 2]> {
 
 fn three(arguments: Vec<Scalar>) -> Option<[Scalar; 3]> {
     arguments.try_into().ok()
+}
+
+/// The type in which a number is compared with one of another type, if that is not its own and not an integer.
+fn compared_number(from: &SqlType, other: &SqlType) -> Option<SqlType> {
+    let is_integer = |one: &SqlType| matches!(one, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+    match (from, other) {
+        (from, SqlType::Numeric(_)) if is_integer(from) => Some(SqlType::NUMERIC),
+        (SqlType::Numeric(_), SqlType::Real | SqlType::Double) => Some(SqlType::Double),
+        (from, SqlType::Real | SqlType::Double) if is_integer(from) => Some(SqlType::Double),
+        _ => None,
+    }
 }
 
 fn begins_with_text(arguments: &[FunctionArg]) -> bool {

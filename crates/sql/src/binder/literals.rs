@@ -169,6 +169,7 @@ impl Binder<'_> {
             OidKind::Type => ("type", "42704"),
             OidKind::Procedure | OidKind::Signature => ("function", "42883"),
             OidKind::Oid | OidKind::Namespace => ("schema", "3F000"),
+            OidKind::Role => ("role", "42704"),
         };
         match oid {
             Some(oid) => Ok(Scalar::Constant(Constant { value: ScalarValue::Int64(Some(oid)), sql_type })),
@@ -189,7 +190,7 @@ impl Binder<'_> {
             return Err(error.with_hint("write the name as a literal"));
         };
         match self.object(text, kind) {
-            Err(error) if matches!(error.code(), Some("42883" | "42725" | "3F000")) => Ok(null()),
+            Err(error) if matches!(error.code(), Some("42704" | "42883" | "42725" | "3F000")) => Ok(null()),
             found => found,
         }
     }
@@ -469,21 +470,6 @@ fn bit_length(length: Option<u64>, otherwise: u32) -> Option<Option<u32>> {
     }
 }
 
-/// The digits behind the seconds' point that a type allows, where they are fewer than a microsecond has.
-pub(super) fn seconds_digits(data_type: &DataType) -> Option<i32> {
-    match data_type {
-        DataType::Time(Some(digits), _)
-        | DataType::Timestamp(Some(digits), _)
-        | DataType::Datetime(Some(digits))
-        | DataType::Interval { precision: Some(digits), .. }
-            if *digits < 6 =>
-        {
-            i32::try_from(*digits).ok()
-        }
-        _ => None,
-    }
-}
-
 /// The unit of a number in an interval.
 fn unit_name(field: &DateTimeField) -> Result<&'static str> {
     Ok(match field {
@@ -506,8 +492,13 @@ fn unit_name(field: &DateTimeField) -> Result<&'static str> {
 /// A text of several fields, as the reader of intervals takes it: `'1:30' MINUTE TO SECOND` is no hours and minutes.
 fn with_fields(text: &str, leading: Option<&DateTimeField>, last: &DateTimeField) -> String {
     let is_minutes = matches!(leading, Some(DateTimeField::Minute)) && matches!(last, DateTimeField::Second);
+    if is_minutes { minutes_and_seconds(text) } else { text.to_owned() }
+}
+
+/// A text of minutes and seconds, as the reader of intervals takes it.
+pub(super) fn minutes_and_seconds(text: &str) -> String {
     match text.trim().split_once(':') {
-        Some((_, rest)) if is_minutes && !rest.contains(':') => format!("00:{}", text.trim()),
+        Some((_, rest)) if !rest.contains(':') => format!("00:{}", text.trim()),
         _ => text.to_owned(),
     }
 }

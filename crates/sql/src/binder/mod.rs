@@ -35,10 +35,12 @@ mod domains;
 mod duckdb;
 mod expressions;
 mod fields;
+mod folds;
 mod from;
 mod functions;
 mod grouping;
 mod json_rows;
+mod json_table;
 mod lists;
 mod literals;
 mod locking;
@@ -54,10 +56,12 @@ mod scope;
 mod select;
 mod sets;
 mod shown;
+mod sizes;
 mod starred;
 mod subqueries;
 mod subscripts;
 mod targets;
+mod times;
 mod turned;
 mod unpacked;
 mod windows;
@@ -343,10 +347,10 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
     Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
 }
 
-/// The type that a name means. Fails with 42704 if there is none, 22023 for numbers in its parentheses that it cannot
+/// The type that a name means, of times with its modifier. Fails with 42704 if there is none, 22023 for numbers in its parentheses that it cannot
 /// have.
 pub(crate) fn named_type(name: &ast::DataType, context: &dyn Context) -> Result<SqlType> {
-    Binder::new(context).sql_type(name)
+    Binder::new(context).timed_type(name)
 }
 
 /// Binds one statement.

@@ -36,6 +36,15 @@ impl Binder<'_> {
         Ok(rows)
     }
 
+    /// A value that is compared with one of this type: the name of a type becomes its number beside one, as in
+    /// `pg_typeof(x) = 'integer'::regtype`. Fails with 42704 if there is no such type.
+    pub(super) fn beside_type(&self, scalar: Scalar, other: &SqlType) -> Result<Scalar> {
+        match (text_of(&scalar), other) {
+            (Some(name), SqlType::Oid(OidKind::Type)) => self.object(name, OidKind::Type),
+            _ => Ok(scalar),
+        }
+    }
+
     /// A text that names a table or a type is looked up where it is cast to its number; a literal when it is bound.
     pub(super) fn looked_up(&self, scalar: Scalar, to: &SqlType, level: &Level<'_>) -> Result<Scalar> {
         if matches!(to.uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
@@ -49,6 +58,13 @@ impl Binder<'_> {
             && let Some(Some(name)) = constant.value.try_as_str()
         {
             return self.object(name, *kind);
+        }
+        // `pg_typeof(x)::oid`: the name of a type is one of a number, too.
+        if let (SqlType::Oid(OidKind::Oid), Some(name)) = (to, text_of(&scalar))
+            && name.trim().parse::<i64>().is_err()
+            && let Ok(found) = self.object(name, OidKind::Type)
+        {
+            return Ok(found);
         }
         let function = match to {
             SqlType::Oid(OidKind::Class) => "to_regclass",
@@ -68,12 +84,21 @@ impl Binder<'_> {
     }
 }
 
+/// The text that a constant is.
+fn text_of(scalar: &Scalar) -> Option<&str> {
+    match scalar {
+        Scalar::Constant(constant) if constant.sql_type == SqlType::Text => constant.value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
 /// The function that gives the names of what numbers of a type stand for.
 fn name_function(sql_type: &SqlType) -> Option<&'static str> {
     match sql_type {
         SqlType::Oid(OidKind::Class) => Some("name of regclass"),
         SqlType::Oid(OidKind::Type) => Some("name of regtype"),
         SqlType::Oid(OidKind::Namespace) => Some("name of regnamespace"),
+        SqlType::Oid(OidKind::Role) => Some("name of regrole"),
         SqlType::Oid(OidKind::Procedure) => Some("name of regproc"),
         SqlType::Oid(OidKind::Signature) => Some("name of regprocedure"),
         _ => None,

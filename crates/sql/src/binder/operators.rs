@@ -47,6 +47,9 @@ impl Binder<'_> {
         if let SqlType::Domain(domain) = to {
             return self.of_domain(scalar, domain, way);
         }
+        if let SqlType::Timed(timed) = to {
+            return self.of_timed(scalar, timed, way);
+        }
         if to.has_collation() {
             return Ok(relabelled(self.cast(scalar, &to.uncollated(), way)?, to));
         }
@@ -132,6 +135,7 @@ impl Binder<'_> {
         }
         if from != SqlType::Unknown && from != *to && coercion::cast_context(&from, to).is_none() && !has_unknown(&from)
         {
+            let (from, to) = (told(&from), told(to));
             return Err(Error::input(format!("cannot cast type {from} to {to}")).with_code("42846"));
         }
         let scalar = if *to == SqlType::Bytea { self.padded(scalar)? } else { scalar };
@@ -156,6 +160,7 @@ impl Binder<'_> {
             || has_unknown(&from)
             || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
         if !allowed {
+            let (to, from) = (told(to), told(&from));
             let message = format!("column \"{}\" is of type {to} but expression is of type {from}", target.name);
             let hint = "you will need to rewrite or cast the expression";
             return Err(Error::input(message).with_code("42804").with_hint(hint));
@@ -308,6 +313,8 @@ impl Binder<'_> {
                 self.compare_rows(comparison, left, right)
             }
             (left, right) => {
+                let left = self.beside_type(left, &right.sql_type())?;
+                let right = self.beside_type(right, &left.sql_type())?;
                 // IS DISTINCT FROM has the types of `=`.
                 let sign = match comparison {
                     Comparison::IsDistinctFrom | Comparison::IsNotDistinctFrom => "=",
@@ -501,6 +508,14 @@ pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
     let other = known.find(|other| coercion::common_type(&[first.clone(), (*other).clone()]).is_none());
     let other = other.cloned().unwrap_or_else(|| first.clone());
     Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
+}
+
+/// A type as messages tell it: without what is in its parentheses.
+fn told(sql_type: &SqlType) -> String {
+    match sql_type.without_modifier() {
+        SqlType::Char(_) => "character".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// A row as `ROW(…)` makes it.

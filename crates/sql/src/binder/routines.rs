@@ -15,6 +15,7 @@ use sqlparser::ast::{
     FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, TableAlias,
 };
 
+use super::folds::is_fold;
 use super::functions::{bare_name, written};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Context, Named, Output, Rows, normalized};
@@ -38,6 +39,11 @@ impl Binder<'_> {
         if routines.is_empty() {
             return Ok(None);
         }
+        if let [aggregate] = routines.as_slice()
+            && is_fold(aggregate)
+        {
+            return self.deeper(|| self.fold(aggregate, function, level)).map(Some);
+        }
         let is_group =
             |routine: &Definition| matches!(&routine.body, Body::Program(program) if program.form == Form::Groups);
         if routines.iter().all(is_group) {
@@ -45,6 +51,10 @@ impl Binder<'_> {
         }
         if function.over.is_some() {
             return Ok(None);
+        }
+        if function.filter.is_some() {
+            let message = format!("FILTER specified, but {name} is not an aggregate function");
+            return Err(Error::input(message).with_code("42809"));
         }
         let has_clause = |clause: &FunctionArgumentClause| !matches!(clause, FunctionArgumentClause::OrderBy(_));
         if let FunctionArguments::List(list) = &function.args
@@ -186,7 +196,7 @@ impl Binder<'_> {
         let rows = table.schema();
         let columns = rows.fields().iter().map(|field| {
             let sql_type = SqlType::of_field(field).ok_or_else(|| Error::bug("a column without a type"))?;
-            Ok((field.name().clone(), sql_type))
+            Ok((field.name().clone(), sql_type.untimed()))
         });
         columns.collect()
     }

@@ -202,6 +202,9 @@ impl Binder<'_> {
                 let error = Error::input("VALUES lists must all be the same length").with_code("42601");
                 return Err(errors::at(error, row.content.first().and_then(place)));
             }
+            if let Some(value) = targets.and_then(|targets| row.content.get(targets.len())) {
+                return Err(errors::at(too_many(), place(value)));
+            }
             let scalars = row.content.iter().enumerate().map(|(index, value)| match targets {
                 None => self.scalar(value, &level),
                 Some(targets) => {

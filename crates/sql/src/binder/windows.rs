@@ -8,6 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_engine::plan::{Exclusion, WindowFunction};
 use diligence_types::SqlType;
 use diligence_types::functions::aggregates;
+use diligence_types::sql_type::Category;
 use sqlparser::ast::{
     Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr, NullTreatment, WindowFrameBound,
     WindowFrameUnits, WindowSpec, WindowType,
@@ -224,6 +225,14 @@ impl Binder<'_> {
                 Ok(put(WindowFunction::Ntile(parts), vec![], column(SqlType::Integer, false)))
             }
             ("lag" | "lead", [value, rest @ ..]) if rest.len() <= 2 => {
+                if let Some(offset) = rest.first().map(Scalar::sql_type)
+                    && offset.category() == Category::String
+                {
+                    let from = self.typed(value.clone())?.sql_type();
+                    let message = format!("function {name}({from}, {offset}) does not exist");
+                    let hint = "the second argument is a number of rows, the third a default";
+                    return Err(Error::input(message).with_code("42883").with_hint(hint));
+                }
                 let offset = match rest.first() {
                     Some(offset) => self.known_integer(offset)?,
                     None => Integer::Known(Some(1)),

@@ -18,6 +18,7 @@ use diligence_catalog::{
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
+use diligence_types::timed_type::TimedType;
 
 use crate::view_shape;
 
@@ -276,6 +277,9 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
             row.insert("collation_name", collation.name.as_str().into());
         }
         describe(&sql_type.base().uncollated(), &mut row);
+        if let SqlType::Timed(timed) = &sql_type {
+            describe_times(timed, &mut row);
+        }
         row
     };
     schema.fields().iter().enumerate().map(column).collect()
@@ -308,7 +312,7 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
         SqlType::Date => {
             row.insert("datetime_precision", 0.into());
         }
-        SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval => {
+        SqlType::Time | SqlType::TimeTz | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval => {
             row.insert("datetime_precision", 6.into());
         }
         _ => {}
@@ -316,6 +320,17 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
     let (data_type, name) = named(sql_type);
     row.insert("data_type", data_type.into());
     row.insert("udt_name", name.into());
+}
+
+/// What a modifier says about times.
+fn describe_times(timed: &TimedType, row: &mut Row) {
+    if let Some(digits) = timed.digits() {
+        row.insert("datetime_precision", digits.into());
+    }
+    if let Some(fields) = timed.fields() {
+        let digits = timed.digits().map(|digits| format!("({digits})")).unwrap_or_default();
+        row.insert("interval_type", format!("{}{digits}", fields.to_uppercase()).into());
+    }
 }
 
 /// What kind of type one is, and its name.

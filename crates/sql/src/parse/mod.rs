@@ -32,7 +32,7 @@ use tokens::Rewritten;
 pub(crate) use tokens::{
     ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUENCE, ATTACHED, AUTHORITY, BACKUP, BY_NAME, CHECK, CHECKPOINT,
     CLUSTERED, COLLATED_TYPE, CONFLICT_VALUE, CONFLICT_WHERE, CONSTRAINT, CURRENT_OF, DETACH, DISTRIBUTED, DO, DOMAIN,
-    ELEMENT, EXPORT, HASH, IF_EXISTS, IGNORED, IMPORT, INCLUDED, KEY_SHARE, LIKE, LIMIT_PERCENT, NO_DATA,
+    ELEMENT, EXPORT, FOLD, HASH, IF_EXISTS, IGNORED, IMPORT, INCLUDED, KEY_SHARE, LIKE, LIMIT_PERCENT, NO_DATA,
     NO_KEY_UPDATE, NOTHING, OVERRIDING, OVERRIDING_USER, PIVOT_GROUPS, PIVOT_PRODUCT, PROCEDURE, RANGE, REFRESH,
     REFUSED, ROUND_ROBIN, SET_CONSTRAINTS, SET_ELEMENT, TABLE_AT, UNIFORM, VARIABLE, VARIADIC_ARRAY, WHOLE_ROW,
 };
@@ -222,14 +222,15 @@ fn end_of(tokens: &[TokenWithSpan]) -> Span {
     Span { line: end.line, column: end.column }
 }
 
-/// Cuts a script at its semicolons. Comments stay with the statement after them; empty statements are left out.
+/// Cuts a script at its semicolons, those in bodies of functions (`BEGIN ATOMIC …; END`) left out. Comments stay with the statement after them; empty statements are left out.
 pub fn split(sql: &str) -> Result<Vec<String>> {
     let tokens = tokens(sql, &GenericDialect {})?;
     let lines = LineIndex::new(sql);
     let mut statements = Vec::new();
-    let (mut start, mut empty) = (0, true);
-    for token in &tokens {
+    let (mut start, mut empty, mut body) = (0, true, 0);
+    for (at, token) in tokens.iter().enumerate() {
         match token.token {
+            Token::SemiColon if at < body => {}
             Token::SemiColon => {
                 let end = lines.offset(token.span.start);
                 if !empty {
@@ -238,7 +239,12 @@ pub fn split(sql: &str) -> Result<Vec<String>> {
                 (start, empty) = (lines.offset(token.span.end), true);
             }
             Token::Whitespace(_) | Token::EOF => {}
-            _ => empty = false,
+            _ => {
+                empty = false;
+                if let Some(end) = tokens::body_end(&tokens, at) {
+                    body = end;
+                }
+            }
         }
     }
     if !empty {

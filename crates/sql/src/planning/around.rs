@@ -815,6 +815,12 @@ impl Context for Around<'_> {
                 })
             }
             OidKind::Namespace => self.at.snapshot.schema_oid(name).map(i64::from),
+            OidKind::Role => {
+                // Names without quotes are in lower case.
+                let bare = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+                let name = bare.map_or_else(|| name.to_lowercase(), |bare| bare.replace("\"\"", "\""));
+                self.at.snapshot.role_oid(&name).map(i64::from)
+            }
             _ => None,
         }
     }

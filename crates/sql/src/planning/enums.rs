@@ -73,7 +73,7 @@ impl Around<'_> {
         let name = self.new_type(name)?;
         refuse_twice(attributes.iter().map(|attribute| attribute.name.value.as_str()))?;
         let column = |attribute: &ast::UserDefinedTypeCompositeAttributeDef| {
-            let sql_type = binder::named_type(&attribute.data_type, self)?;
+            let sql_type = binder::named_type(&attribute.data_type, self)?.untimed();
             if let Some(collation) = &attribute.collation
                 && !self.collation(collation)?.is_by_bytes()
             {

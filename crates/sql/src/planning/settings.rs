@@ -275,7 +275,8 @@ pub(super) fn set_statement(set: ast::Set) -> Result<Statement> {
         return Err(Error::input(format!("expected one value for '{name}', found {}", values.len())));
     };
     let value = if name == SEARCH_PATH { word_of(value) } else { plain(value) };
-    if value.eq_ignore_ascii_case("default") {
+    let is_local_zone = name == TIME_ZONE && value.eq_ignore_ascii_case("local");
+    if is_local_zone || value.eq_ignore_ascii_case("default") {
         return Ok(Statement::Reset { name: Some(name), is_local });
     }
     Ok(Statement::Set { name, value, is_local })

@@ -596,7 +596,7 @@ fn refuse_of(trigger: &Trigger, object: &Object) -> Result<()> {
 /// The columns of a table or a view.
 pub(super) fn columns_of(object: &Object) -> Result<Vec<(String, SqlType)>> {
     let schema = object.relation.schema()?;
-    let column = |field: &FieldRef| (field.name().clone(), SqlType::of_field(field).unwrap_or(SqlType::Text));
+    let column = |field: &FieldRef| (field.name().clone(), SqlType::of_field(field).unwrap_or(SqlType::Text).untimed());
     Ok(schema.fields().iter().map(column).collect())
 }
 

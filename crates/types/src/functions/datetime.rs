@@ -19,6 +19,7 @@ use super::comparisons::length;
 use super::decimal::Decimal;
 use super::errors::{datetime_overflow, invalid_argument, value_error};
 use super::intervals::{interval, plus, plus_in_zone, time_of};
+use super::rounded_times;
 use super::zones::Zones;
 use super::{Body, Call};
 use crate::SqlType;
@@ -142,8 +143,6 @@ fn unsupported(unit: &str, type_name: &str) -> diligence_base::Error {
     value_error(format!("unit \"{unit}\" not supported for type {type_name}"), "0A000")
 }
 
-/// Microseconds from 1970 to 2000.
-const MICROSECONDS_TO_2000: i64 = 946_684_800_000_000;
 const TIMESTAMP: &str = "timestamp without time zone";
 const TIMESTAMP_TZ: &str = "timestamp with time zone";
 const TIME: &str = "time without time zone";
@@ -430,7 +429,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     starts(catalog);
     made(catalog);
     zoned(catalog);
-    digits(catalog);
+    rounded_times::declare(catalog);
     ages(catalog);
     overlaps(catalog);
     clocks(catalog);
@@ -642,40 +641,6 @@ fn make_interval(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<Columna
             interval(months, i64::from(weeks) * 7 + i64::from(days), time)
         },
     )
-}
-
-/// Microseconds rounded to so many digits behind the seconds' point, half away from zero.
-fn rounded(microseconds: i64, digits: i32) -> i64 {
-    let scale = 10_i64.pow(6 - digits.clamp(0, 6).unsigned_abs());
-    let whole = microseconds.unsigned_abs().saturating_add(scale.unsigned_abs() / 2) / scale.unsigned_abs();
-    i64::try_from(whole).unwrap_or(i64::MAX).saturating_mul(scale) * microseconds.signum()
-}
-
-/// A moment rounded as PostgreSQL does, which counts from 2000. Fails with 22008 if the last one does not fit.
-fn rounded_moment(moment: Timestamp, digits: i32) -> Result<Timestamp> {
-    if is_infinite(moment.0) {
-        return Ok(moment);
-    }
-    let since = moment.0.checked_sub(MICROSECONDS_TO_2000);
-    let rounded = since.and_then(|since| rounded(since, digits).checked_add(MICROSECONDS_TO_2000));
-    rounded.map(Timestamp).ok_or_else(|| datetime_overflow("timestamp"))
-}
-
-/// What `timestamp(3)` and its like do to a value.
-fn digits(catalog: &mut Catalog) {
-    let moments = kernel!(try |a: Timestamp, digits: i32| rounded_moment(a, digits));
-    catalog.add_all(
-        &["seconds_digits(timestamp, integer) -> timestamp", "seconds_digits(timestamptz, integer) -> timestamptz"],
-        moments,
-    );
-    catalog.add("seconds_digits(time, integer) -> time", kernel!(|a: Time, digits: i32| Time(rounded(a.0, digits))));
-    catalog.add(
-        "seconds_digits(interval, integer) -> interval",
-        kernel!(|a: Interval, digits: i32| {
-            let nanoseconds = rounded(a.nanoseconds / 1000, digits).saturating_mul(1000);
-            IntervalMonthDayNano { nanoseconds, ..a }
-        }),
-    );
 }
 
 /// AT TIME ZONE.

@@ -45,6 +45,7 @@ mod printing;
 mod ranges;
 mod regexes;
 mod resolve;
+mod rounded_times;
 mod strftime;
 mod strings;
 mod text_search;

@@ -21,6 +21,7 @@ pub fn distinct_type(sql_type: &SqlType) -> Option<DataType> {
         SqlType::Collated(one) if one.collation.is_deterministic() => distinct_type(&one.base),
         SqlType::Collated(_) => Some(DataType::BinaryView),
         SqlType::Domain(_) if sql_type.base().collation().is_some() => distinct_type(sql_type.base()),
+        SqlType::Timed(one) => distinct_type(&one.base),
         SqlType::Array(element) => {
             let element = Field::new(Field::LIST_FIELD_DEFAULT_NAME, distinct_type(element)?, true);
             Some(DataType::List(Arc::new(element)))
@@ -58,7 +59,7 @@ pub fn distinct_values(sql_type: &SqlType, column: &ArrayRef) -> Result<ArrayRef
             Arc::new(keys.collect::<Result<BinaryViewArray>>()?)
         }
         (SqlType::Collated(_), _) => collated::keys_of(sql_type, column)?,
-        (SqlType::Domain(_), _) => distinct_values(sql_type.base(), column)?,
+        (SqlType::Domain(_) | SqlType::Timed(_), _) => distinct_values(sql_type.base(), column)?,
         (SqlType::Array(element), DataType::List(field)) => {
             let lists = column.as_list_opt::<i32>().ok_or_else(other)?;
             let values = distinct_values(element, lists.values())?;

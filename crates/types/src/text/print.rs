@@ -69,7 +69,7 @@ impl<'a> Printer<'a> {
             array.as_primitive_opt::<T>().map(kind)
         }
         Ok(match sql_type.base() {
-            SqlType::Domain(_) => None,
+            SqlType::Domain(_) | SqlType::Timed(_) => None,
             SqlType::Collated(one) => return Self::kind(array, &one.base, zone),
             SqlType::Void => Some(Kind::Nothing),
             SqlType::Boolean => array.as_boolean_opt().map(Kind::Boolean),

@@ -47,7 +47,7 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
     let reader = Texts { texts, options };
     let data_type = sql_type.arrow();
     Ok(match sql_type.base() {
-        SqlType::Domain(_) => return Err(Error::bug("a domain is another type's values")),
+        SqlType::Domain(_) | SqlType::Timed(_) => return Err(Error::bug("it is another type's values")),
         SqlType::Collated(one) => return parse_array(texts, &one.base, options),
         SqlType::Unknown | SqlType::Text | SqlType::Varchar(None) | SqlType::RefCursor => Arc::new(texts.clone()),
         SqlType::Varchar(Some(length)) => {

@@ -6,6 +6,7 @@
 //! Everything here takes time linear in the number of tokens.
 
 mod alterations;
+mod atomic;
 mod attach;
 mod authority;
 mod changes;
@@ -18,6 +19,7 @@ mod domains;
 mod duckdb;
 mod edits;
 mod elements;
+mod folds;
 mod fragments;
 mod ignored;
 mod maintenance;
@@ -37,6 +39,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 pub(crate) use self::alterations::{ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE, IF_EXISTS};
+pub(super) use self::atomic::body_end;
 pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING, OVERRIDING_USER};
@@ -50,6 +53,7 @@ use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
 pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
+pub(crate) use self::folds::FOLD;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::IGNORED;
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
@@ -78,8 +82,9 @@ pub(super) struct Rewritten {
 
 /// The tokens of a statement as the parser can read them.
 pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
-    let tokens = with_hexadecimal_numbers(with_whole_strings(tokens));
-    let tokens = refused::call(&tokens).or_else(|| authority::call(&tokens)).unwrap_or(tokens);
+    let tokens = with_hexadecimal_numbers(with_whole_strings(atomic::with_bodies_as_texts(tokens)));
+    let called = refused::call(&tokens).or_else(|| authority::call(&tokens)).or_else(|| folds::statement(&tokens));
+    let tokens = called.unwrap_or(tokens);
     let mut text = Text::new(&tokens);
     text.walk();
     let queries = text.queries();
@@ -273,6 +278,15 @@ impl<'a> Text<'a> {
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
             Keyword::LIKE if self.begins_table_like(at, level.opened) => self.table_like(at),
             Keyword::UNIQUE | Keyword::PRIMARY => self.included(at),
+            // Nothing inherits.
+            Keyword::NO
+                if self.is(at + 1, "INHERIT")
+                    && at > 0
+                    && *self.token(at - 1) == Token::RParen
+                    && matches!(self.statement, Keyword::CREATE | Keyword::ALTER) =>
+            {
+                self.drop(at..at + 2);
+            }
             Keyword::FOREIGN if self.is(at + 1, "KEY") => self.set_by_deletion(at),
             Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),

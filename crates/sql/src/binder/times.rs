@@ -1,0 +1,61 @@
+//! Types of times with a modifier, such as `timestamp(3)` and `interval hour to minute`: what becomes of a value that is
+//! taken as one of them.
+
+use std::sync::Arc;
+
+use diligence_base::Result;
+use diligence_types::SqlType;
+use diligence_types::timed_type::TimedType;
+use sqlparser::ast::DataType;
+
+use super::Binder;
+use super::literals::{minutes_and_seconds, unknown};
+use super::operators::Way;
+use crate::algebra::{Constant, Scalar};
+
+impl Binder<'_> {
+    /// The type of a name like [`sql_type`](Self::sql_type), of times with its modifier.
+    pub(super) fn timed_type(&self, data_type: &DataType) -> Result<SqlType> {
+        let plain = self.sql_type(data_type)?;
+        let (digits, fields) = match data_type {
+            DataType::Time(digits, _) | DataType::Timestamp(digits, _) | DataType::Datetime(digits) => (*digits, None),
+            DataType::Interval { fields, precision } => (*precision, fields.as_ref().map(ToString::to_string)),
+            // `timestamptz(3)` and `timetz(3)`, where they are names like others.
+            DataType::Custom(_, modifiers) => (modifiers.first().and_then(|digits| digits.trim().parse().ok()), None),
+            _ => (None, None),
+        };
+        match TimedType::new(plain.clone(), digits, fields.as_deref()) {
+            Some(timed) => Ok(SqlType::Timed(Arc::new(timed))),
+            None => Ok(plain),
+        }
+    }
+
+    /// The value as one of a type of times with a modifier: rounded, and without its smaller fields. Fails as a cast to
+    /// the type without the modifier does.
+    pub(super) fn of_timed(&self, scalar: Scalar, timed: &TimedType, way: Way) -> Result<Scalar> {
+        let scalar = match (scalar, timed.last_field()) {
+            (Scalar::Constant(constant), Some(last)) if constant.sql_type == SqlType::Unknown => {
+                let text = constant.value.try_as_str().flatten().map(str::to_owned);
+                match text {
+                    // The last field names the unit of a number alone.
+                    Some(text) if text.trim().parse::<f64>().is_ok() => {
+                        Scalar::Constant(unknown(&format!("{} {last}", text.trim())))
+                    }
+                    Some(text) if timed.fields() == Some("minute to second") => {
+                        Scalar::Constant(unknown(&minutes_and_seconds(&text)))
+                    }
+                    _ => Scalar::Constant(constant),
+                }
+            }
+            (scalar, _) => scalar,
+        };
+        let mut value = match way {
+            Way::Explicit | Way::Try => self.explicit(scalar, &timed.base, way == Way::Try)?,
+            Way::Implicit | Way::Assignment => self.cast(scalar, &timed.base, way)?,
+        };
+        if let Some(last) = timed.last_field().filter(|last| *last != "second") {
+            value = self.call("interval_up_to", vec![value, Scalar::Constant(Constant::text(last))])?;
+        }
+        self.with_seconds_digits(value, timed.digits().filter(|digits| *digits < 6))
+    }
+}
