@@ -26,7 +26,7 @@ use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use tokio::io::AsyncWriteExt;
 
 use super::blocks::{Due, Outbox};
-use super::format::{TextEncoder, WriteFormat};
+use super::format::{TextEncoder, WriteExtras, WriteFormat};
 use super::local::LocalOutput;
 use super::row_groups::{Gathered, ParquetOutput, RowGroup, RowGroupBounds, chunked_writer, needed_bytes};
 use crate::external::stores::store_error;
@@ -70,6 +70,8 @@ struct OutputState {
     outbox: Outbox,
     /// Where the next block belongs.
     offset: u64,
+    /// Whether a piece of text with rows is in it.
+    has_pieces: bool,
     /// Rows that packets had left, too few for a row group.
     rest: Vec<RecordBatch>,
     /// What it counts of the run's `held`.
@@ -81,12 +83,12 @@ impl OutputFile {
     pub fn new(
         name: Arc<str>,
         place: OutputPlace,
-        format: &WriteFormat,
+        (format, extras): (&WriteFormat, &WriteExtras),
         schema: &SchemaRef,
         held: Arc<AtomicUsize>,
     ) -> Result<Self> {
         let outbox = Outbox::default();
-        let encoder = match (format, TextEncoder::new(format)) {
+        let encoder = match (format, TextEncoder::new(format, extras)) {
             (_, Some(text)) => {
                 outbox.clone().write_all(&text.header(schema)?).map_err(|error| unwritable(&name, &error))?;
                 FileEncoder::Text(text)
@@ -104,13 +106,19 @@ impl OutputFile {
                 FileEncoder::Arrow(Box::new(writer.map_err(from_arrow)?))
             }
         };
-        let state = OutputState { encoder, outbox, offset: 0, rest: Vec::new(), held: 0 };
+        let state = OutputState { encoder, outbox, offset: 0, has_pieces: false, rest: Vec::new(), held: 0 };
         Ok(Self { name, place, state: Mutex::new(state), rows: AtomicU64::new(0), held })
     }
 
     /// Rows that packets have for it so far.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it has so far.
+    pub fn bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.offset + state.outbox.bytes() as u64
     }
 
     /// Changes the state, and counts anew what it holds.
@@ -144,7 +152,18 @@ impl OutputFile {
     }
 
     fn append_text(&self, piece: &[u8]) -> Result<()> {
-        self.change(|state| state.outbox.write_all(piece).map_err(|error| unwritable(&self.name, &error)))
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.change(|state| {
+            let between = match &state.encoder {
+                FileEncoder::Text(text) if state.has_pieces => text.between()?,
+                _ => Vec::new(),
+            };
+            state.has_pieces = true;
+            let written = state.outbox.write_all(&between).and_then(|()| state.outbox.write_all(piece));
+            written.map_err(|error| unwritable(&self.name, &error))
+        })
     }
 
     fn append_rows(&self, rows: &RecordBatch) -> Result<()> {
@@ -208,7 +227,9 @@ impl OutputFile {
             FileEncoder::Text(text) if state.offset == 0 && state.outbox.bytes() == 0 => {
                 state.outbox.write_all(&text.empty()?).map_err(|error| unwritable(&self.name, &error))
             }
-            FileEncoder::Text(_) => Ok(()),
+            FileEncoder::Text(text) => {
+                state.outbox.write_all(&text.end()?).map_err(|error| unwritable(&self.name, &error))
+            }
         })
     }
 
@@ -252,9 +273,9 @@ enum PartEncoder {
 }
 
 impl FilePart {
-    pub fn new(file: Arc<OutputFile>, format: &WriteFormat, bounds: RowGroupBounds) -> Self {
+    pub fn new(file: Arc<OutputFile>, (format, extras): (&WriteFormat, &WriteExtras), bounds: RowGroupBounds) -> Self {
         let is_parquet = matches!(file.state.lock().encoder, FileEncoder::Parquet(_));
-        let encoder = match TextEncoder::new(format) {
+        let encoder = match TextEncoder::new(format, extras) {
             Some(text) => PartEncoder::Text(text),
             None if is_parquet => PartEncoder::RowGroups(Gathered::new(bounds)),
             None => PartEncoder::Rows,

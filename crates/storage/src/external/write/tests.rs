@@ -117,6 +117,7 @@ pub(super) fn writer(destination: Destination, format: WriteFormat, disk: Arc<dy
     FileWriter {
         name: "out".to_owned(),
         format,
+        extras: WriteExtras::default(),
         destination,
         partition_columns: Vec::new(),
         keeps_partition_columns: false,
