@@ -39,6 +39,7 @@ mod from;
 mod functions;
 mod grouping;
 mod json_rows;
+mod json_types;
 mod lists;
 mod literals;
 mod locking;

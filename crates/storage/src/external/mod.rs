@@ -42,7 +42,7 @@ pub(crate) use source::Source;
 pub use about::{ParquetAbout, about_parquet, sniffed};
 pub use lake::LakeMoment;
 pub use location::{Discovered, discover, matching_files};
-pub use options::{Compression, CsvOptions, Encoding, Format, OpenOptions};
+pub use options::{Candidate, Compression, CsvOptions, Encoding, Format, OpenOptions, PLACE};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use rejects::Rejects;
 pub use sqlite::sqlite_tables;
