@@ -79,6 +79,20 @@ impl Binder<'_> {
         if let ("try", [FunctionArg::Unnamed(FunctionArgExpr::Expr(tried))]) = (name, written(function)) {
             return self.scalar(&crate::parse::expression(&without_errors(tried)?)?, level).map(Some);
         }
+        // Of several paths, a list.
+        if let (
+            "json_extract" | "json_extract_string",
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(json)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(paths))),
+            ],
+        ) = (name, written(function))
+            && !paths.elem.is_empty()
+        {
+            let each = paths.elem.iter().map(|path| format!("{name}({json}, {path})")).collect::<Vec<_>>();
+            let made = format!("ARRAY[{}]", each.join(", "));
+            return self.scalar(&crate::parse::expression(&made)?, level).map(Some);
+        }
         if let (
             "from_json" | "json_transform",
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(json)), FunctionArg::Unnamed(FunctionArgExpr::Expr(structure))],

@@ -33,7 +33,8 @@ pub(crate) fn option_pairs(copy: &CopyTo) -> Result<HashMap<String, String>> {
     for (name, value) in &copy.options {
         // Keys of metadata are as they are written.
         let lower = if name.contains("::") { name.clone() } else { name.to_lowercase() };
-        let key = if lower.contains('.') { lower } else { format!("format.{lower}") };
+        let is_whole = lower.contains('.') && !lower.starts_with("metadata::");
+        let key = if is_whole { lower } else { format!("format.{lower}") };
         if pairs.insert(key, text_of(value)).is_some() {
             return Err(Error::input(format!("COPY has the option '{name}' twice")).with_code("42601"));
         }

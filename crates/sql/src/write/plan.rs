@@ -107,10 +107,11 @@ pub(crate) fn copy_plan(
         numeric: (format == Format::Parquet).then_some(PARQUET_NUMERIC),
     };
     let rows = binder::held(rows, &held, numbers);
+    let written = write_format(settings, format, options).map_err(from_datafusion);
     let writer = FileWriter {
         destination: target.place(!partition_by.is_empty(), &disk)?,
         name: target.name,
-        format: write_format(settings, format, options).map_err(from_datafusion)?,
+        format: written.map_err(|error| unknown_option(error, format))?,
         extras,
         partition_columns: partition_by,
         keeps_partition_columns: keeps,
@@ -119,6 +120,13 @@ pub(crate) fn copy_plan(
         disk,
     };
     Ok((rows, writer))
+}
+
+/// The error for an option that a format does not have, in words of SQL.
+fn unknown_option(error: Error, format: Format) -> Error {
+    let name = error.message().strip_prefix("Config value \"").and_then(|rest| rest.split_once("\" not found on"));
+    let Some((name, _)) = name else { return error };
+    Error::input(format!("COPY has no option '{name}' for files of {}", format.name())).with_code("42601")
 }
 
 /// What is said besides, of columns that there are. Fails with 42703 for others.

@@ -177,6 +177,23 @@ fn what_is_written_is_read_back_in_every_format() {
 }
 
 #[test]
+fn what_stands_around_rows_is_in_a_file_once() {
+    let packets = [vec![rows(0, 700), rows(700, 1)], vec![rows(1000, 500)], vec![rows(5000, 9)]];
+    let array = WriteExtras { frame: Some(Frame::of_array()), ..WriteExtras::default() };
+    for (ending, compression) in [("json", Compression::Plain), ("json.gz", Compression::Gzip)] {
+        for revokes in [false, true] {
+            let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+            let path = format!("/f/out.{ending}");
+            let to_file =
+                writer(Destination::File(path.clone().into()), WriteFormat::Json(packing(compression)), disk.clone());
+            let to_file = FileWriter { extras: array.clone(), ..to_file };
+            assert_eq!(run(&to_file, &packets, 1 << 30, revokes).unwrap(), 1210, "{ending}");
+            assert_eq!(read(&path, disk).unwrap(), texts(&packets.concat()), "{ending}");
+        }
+    }
+}
+
+#[test]
 fn rare_values_are_read_back_in_every_format() {
     let day = 86_400_000_000;
     let columns: Vec<(Field, ArrayRef)> = vec![
