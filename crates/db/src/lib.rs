@@ -52,6 +52,7 @@ mod session;
 #[cfg(test)]
 mod sessions_tests;
 mod settings;
+mod settings_of_duckdb;
 mod sqlstate;
 mod statement;
 pub mod status;

@@ -34,6 +34,7 @@ use parking_lot::RwLock;
 
 use crate::duration::{display, duration};
 use crate::postgres::meaningless;
+use crate::settings_of_duckdb::{changes_nothing, own_name, said_at_the_start};
 
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.
 const PACKETS_MAX: usize = 1024;
@@ -276,13 +277,13 @@ impl Setting {
     }
 
     fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|setting| setting.name() == name)
+        Self::ALL.into_iter().find(|setting| setting.name() == own_name(name))
     }
 }
 
 /// Whether a setting is one of applications: its name has a dot.
 pub(crate) fn is_custom(name: &str) -> bool {
-    name.contains('.') && name.split('.').all(|part| !part.is_empty())
+    changes_nothing(name) || name.contains('.') && name.split('.').all(|part| !part.is_empty())
 }
 
 /// Whether a setting is not the session's alone.
@@ -440,6 +441,7 @@ impl Settings {
 impl SettingsView<'_> {
     /// Changes a setting.
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<()> {
+        let name = own_name(name);
         if let Some(setting) = Setting::of_name(name) {
             return self.set_own(setting, value).map_err(|error| wrong_value(error).context(format!("SET {name}")));
         }
@@ -580,6 +582,7 @@ impl SettingsView<'_> {
 
     /// Gives a setting its default back: the one given when the database was opened, or the built-in one.
     pub(crate) fn reset(&self, name: &str) -> Result<()> {
+        let name = own_name(name);
         match (Setting::of_name(name), self.defaults.given(name)) {
             (Some(Setting::Workers), _) => Ok(()),
             (_, Some(value)) => self.set(name, &value),
@@ -630,9 +633,13 @@ impl SettingsView<'_> {
     }
 
     /// One setting.
-    pub(crate) fn show(&self, name: &str) -> Result<Shown> {
+    pub(crate) fn show(&self, asked: &str) -> Result<Shown> {
+        let name = own_name(asked);
         if let Some(setting) = Setting::of_name(name) {
-            return Ok(self.shown(setting));
+            let shown = self.shown(setting);
+            // DuckDB's number of threads is one.
+            let is_auto = setting == Setting::Packets && asked != name && shown.value == "auto";
+            return Ok(if is_auto { self.shown(Setting::Workers) } else { shown });
         }
         let mut others = self.planners().into_iter().chain(self.custom());
         others.find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
@@ -742,6 +749,9 @@ impl SettingsView<'_> {
     }
 
     fn unknown(&self, name: &str) -> Error {
+        if let Some(error) = said_at_the_start(name) {
+            return error;
+        }
         let names = self.all().into_iter().map(|shown| shown.name).collect::<Vec<_>>();
         suggest(Error::input(format!("no setting is named '{name}'")), name, &names)
     }

@@ -6,7 +6,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use chrono::format::{Item, StrftimeItems};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Compression, Encoding, Format, LakeMoment, OpenOptions};
+use diligence_storage::external::{Candidate, Compression, Encoding, Format, LakeMoment, OpenOptions, PLACE};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, Ident, UnaryOperator, Value};
 
@@ -168,7 +168,9 @@ pub fn partitioned_by(options: &mut OpenOptions, columns: &[Ident]) -> Result<()
 }
 
 /// Names that options have, for hints: of separated values, of text, and of all files.
-const CSV_NAMES: [&str; 23] = [
+const CSV_NAMES: [&str; 25] = [
+    "auto_type_candidates",
+    "files_to_sniff",
     "delimiter",
     "delim",
     "sep",
@@ -293,9 +295,8 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "types" | "dtypes" | "column_types" | "hive_types" => match value {
             OptionValue::List(told) => {
                 // By position: the first columns, which have names or numbers.
-                let named = options.csv.names.clone();
                 for (place, told) in told.iter().enumerate() {
-                    let name = named.get(place).cloned().unwrap_or_else(|| format!("column_{}", place + 1));
+                    let name = format!("{PLACE}{place}");
                     options.types.push((name.clone(), Arc::new(types(told.one()?)?.field(&name, true))));
                 }
             }
@@ -336,10 +337,13 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
         // Records are looked at in all files.
         "maximum_sample_files" if format == Some(Format::Json) => drop(number(one()?)?),
-        "maximum_depth" if format == Some(Format::Json) && one()? == "-1" => {}
+        "files_to_sniff" if is_csv => drop(number(one()?)?),
+        "explicit_cardinality" if format == Some(Format::Parquet) => drop(number(one()?)?),
+        "auto_type_candidates" if is_csv => {
+            csv.candidates = value.texts()?.iter().map(|name| candidate(name)).collect::<Result<_>>()?
+        }
         "maximum_depth" if format == Some(Format::Json) => {
-            let error = Error::unsupported("this is not supported for JSON files");
-            return Err(error.with_code("0A000").with_hint("columns = {…} says the columns"));
+            options.json.depth_max = usize::try_from(number(one()?)?).ok();
         }
         _ => {
             let mut names = match format {
@@ -359,6 +363,22 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
     }
     Ok(())
+}
+
+/// What a type's name says of `auto_type_candidates`.
+fn candidate(name: &str) -> Result<Candidate> {
+    match name.to_ascii_lowercase().as_str() {
+        "boolean" | "bool" => Ok(Candidate::Boolean),
+        "tinyint" | "smallint" | "integer" | "int" | "bigint" => Ok(Candidate::Integer),
+        "hugeint" | "decimal" | "numeric" => Ok(Candidate::Long),
+        "float" | "real" | "double" | "double precision" => Ok(Candidate::Double),
+        "date" => Ok(Candidate::Date),
+        "time" => Ok(Candidate::Time),
+        "timestamp" | "timestamptz" | "timestamp with time zone" => Ok(Candidate::Timestamp),
+        "varchar" | "text" => Ok(Candidate::Text),
+        other => Err(Error::input(format!("'{other}' is no type that files are looked at for"))
+            .with_hint("there are BOOLEAN, BIGINT, HUGEINT, DOUBLE, DATE, TIME, TIMESTAMP and VARCHAR")),
+    }
 }
 
 fn number(value: &str) -> Result<i64> {

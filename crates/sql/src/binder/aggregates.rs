@@ -18,7 +18,7 @@ use super::{Binder, place, placed, unsupported};
 use crate::algebra::{AggregateItem, Comparison, Constant, Scalar, SortKey};
 
 /// DuckDB's names of aggregates that are others of PostgreSQL, written otherwise.
-const OTHER_FORMS: [&str; 12] = [
+const OTHER_FORMS: [&str; 14] = [
     "any_value",
     "max_by",
     "arg_max",
@@ -29,6 +29,8 @@ const OTHER_FORMS: [&str; 12] = [
     "quantile",
     "quantile_cont",
     "quantile_disc",
+    "approx_quantile",
+    "reservoir_quantile",
     "list",
     "mode",
 ];
@@ -126,7 +128,7 @@ impl Binder<'_> {
         let key = |scalar: Scalar, descending: bool| SortKey { scalar, descending, nulls_first: false };
         let (value, by) = (self.typed(value)?, self.typed(by)?);
         match name {
-            "quantile_cont" | "quantile_disc" | "quantile" => {
+            "quantile_cont" | "quantile_disc" | "quantile" | "approx_quantile" | "reservoir_quantile" => {
                 let order = vec![key(value.clone(), false)];
                 let arguments = vec![by, value];
                 let name = if name == "quantile_cont" { "percentile_cont" } else { "percentile_disc" };

@@ -4,14 +4,16 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::RecordField;
-use sqlparser::ast::{Function, FunctionArg, Ident};
+use sqlparser::ast::{BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, Ident, UnaryOperator};
 
-use super::functions::written;
+use super::functions::{bare_name, written};
+use super::json_types::transformed;
 use super::operators::{Way, record, row};
 use super::scope::Level;
 use super::subqueries::constant_elements;
 use super::{Binder, normalized};
 use crate::algebra::{Comparison, Constant, Scalar};
+use crate::external::OptionValue;
 
 /// Other names of functions.
 const NAMES: [(&str, &str); 7] = [
@@ -74,6 +76,32 @@ impl Binder<'_> {
             known.iter().find(|(known, _)| *known == name).map(|(_, meant)| *meant)
         };
         let count = written(function).len();
+        if let ("try", [FunctionArg::Unnamed(FunctionArgExpr::Expr(tried))]) = (name, written(function)) {
+            return self.scalar(&crate::parse::expression(&without_errors(tried)?)?, level).map(Some);
+        }
+        // Of several paths, a list.
+        if let (
+            "json_extract" | "json_extract_string",
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(json)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(paths))),
+            ],
+        ) = (name, written(function))
+            && !paths.elem.is_empty()
+        {
+            let each = paths.elem.iter().map(|path| format!("{name}({json}, {path})")).collect::<Vec<_>>();
+            let made = format!("ARRAY[{}]", each.join(", "));
+            return self.scalar(&crate::parse::expression(&made)?, level).map(Some);
+        }
+        if let (
+            "from_json" | "json_transform",
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(json)), FunctionArg::Unnamed(FunctionArgExpr::Expr(structure))],
+        ) = (name, written(function))
+            && let Some(OptionValue::One(structure)) = OptionValue::of(structure)
+        {
+            let made = transformed(&json.to_string(), &structure)?;
+            return self.scalar(&crate::parse::expression(&made)?, level).map(Some);
+        }
         let bound = || self.arguments(name, written(function), level);
         if let Some(other) = find(&NAMES).filter(|_| !has_function(name)) {
             return match other {
@@ -318,6 +346,58 @@ impl Binder<'_> {
         };
         fields.iter().map(field).collect()
     }
+}
+
+/// Functions that never fail, and give NULL for NULL.
+const WITHOUT_ERRORS: [&str; 14] = [
+    "upper", "lower", "trim", "ltrim", "rtrim", "length", "replace", "reverse", "abs", "floor", "ceil", "ceiling",
+    "round", "trunc",
+];
+
+/// The text of an expression that is NULL where this one fails: casts are tried, divisors of zero and logarithms of
+/// what has none are NULL. Fails with 0A000 for what may fail otherwise.
+fn without_errors(tried: &Expr) -> Result<String> {
+    use BinaryOperator as B;
+    Ok(match tried {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => tried.to_string(),
+        Expr::Nested(inner) => format!("({})", without_errors(inner)?),
+        Expr::Cast { expr, data_type, .. } => format!("TRY_CAST({} AS {data_type})", without_errors(expr)?),
+        Expr::UnaryOp { op: op @ (UnaryOperator::Minus | UnaryOperator::Plus), expr } => {
+            format!("({op} {})", without_errors(expr)?)
+        }
+        Expr::BinaryOp { left, op, right } => {
+            let (left, right) = (without_errors(left)?, without_errors(right)?);
+            match op {
+                B::Divide | B::Modulo | B::DuckIntegerDivide => format!("({left} {op} NULLIF({right}, 0))"),
+                B::Plus | B::Minus | B::Multiply | B::StringConcat => format!("({left} {op} {right})"),
+                B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq => format!("({left} {op} {right})"),
+                _ => return Err(not_tried(tried)),
+            }
+        }
+        Expr::Function(function) => {
+            let arguments = written(function).iter().map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => without_errors(argument),
+                _ => Err(not_tried(tried)),
+            });
+            let arguments = arguments.collect::<Result<Vec<_>>>()?;
+            let name = bare_name(function);
+            match (name.as_str(), arguments.as_slice()) {
+                ("ln" | "log" | "log10" | "log2", [value]) => {
+                    format!("CASE WHEN ({value}) > 0 THEN {name}({value}) END")
+                }
+                ("sqrt", [value]) => format!("CASE WHEN ({value}) >= 0 THEN sqrt({value}) END"),
+                ("strptime", [_, _]) => format!("try_strptime({})", arguments.join(", ")),
+                (known, _) if WITHOUT_ERRORS.contains(&known) => format!("{name}({})", arguments.join(", ")),
+                _ => return Err(not_tried(tried)),
+            }
+        }
+        _ => return Err(not_tried(tried)),
+    })
+}
+
+fn not_tried(expression: &Expr) -> Error {
+    let error = Error::unsupported(format!("TRY of {expression} is not supported")).with_code("0A000");
+    error.with_hint("it takes casts, arithmetic and logarithms; TRY_CAST(x AS type) is NULL where a cast fails")
 }
 
 /// What a function of a time gives.

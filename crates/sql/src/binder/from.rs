@@ -595,6 +595,9 @@ impl Binder<'_> {
             side.names.sources[0].is_scalar = is_scalar;
             return Ok(side);
         }
+        if let Some(text) = shown::written_query(&function, arguments)? {
+            return self.derived(self.query(&crate::parse::query(&text)?, None, withs)?, alias);
+        }
         if let Some(rows) = self.record_set(&function, arguments, alias, &level, withs)? {
             return self.derived(rows, alias.map(without_types).as_ref());
         }

@@ -41,6 +41,7 @@ mod functions;
 mod grouping;
 mod json_rows;
 mod json_table;
+mod json_types;
 mod lists;
 mod literals;
 mod locking;

@@ -7,6 +7,7 @@ use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, Query, Value};
 use super::scope::Withs;
 use super::{Binder, Output, Rows};
 use crate::algebra::{Constant, Relation, Scalar};
+use crate::external::OptionValue;
 
 /// What users made, not a session's own: a condition on the schema of a relation.
 const OF_USERS: &str = "NOT IN ('information_schema', 'pg_catalog', 'system')";
@@ -15,6 +16,39 @@ const OF_USERS: &str = "NOT IN ('information_schema', 'pg_catalog', 'system')";
 const COLUMNS: &str = "FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
      LEFT JOIN pg_constraint p ON p.conrelid = a.attrelid AND p.contype = 'p' WHERE a.attnum > 0 \
      AND NOT a.attisdropped AND a.attrelid = ";
+
+/// The query that `query('SELECT …')`, `query_table('t')` and `query_table(['t', 'u'])` stand for; `None` for other
+/// functions. Fails with 42601 if it is no literal.
+pub(super) fn written_query(name: &str, arguments: &[FunctionArg]) -> Result<Option<String>> {
+    if !matches!(name, "query" | "query_table") {
+        return Ok(None);
+    }
+    let texts = match arguments {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(given)), ..] => {
+            OptionValue::of(given).and_then(|value| value.texts().ok())
+        }
+        _ => None,
+    };
+    let texts = texts.filter(|texts| !texts.is_empty() && (name == "query_table" || texts.len() == 1));
+    let texts =
+        texts.ok_or_else(|| Error::input(format!("{name}() takes a text that is a literal")).with_code("42601"))?;
+    let is_by_name = match arguments.get(1) {
+        Some(
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(by_name))
+            | FunctionArg::Named { arg: FunctionArgExpr::Expr(by_name), .. },
+        ) => {
+            matches!(OptionValue::of(by_name), Some(OptionValue::One(text)) if text == "true")
+        }
+        _ => false,
+    };
+    Ok(Some(match name {
+        "query" => texts.concat(),
+        _ => {
+            let all = texts.iter().map(|table| format!("SELECT * FROM {table}")).collect::<Vec<_>>();
+            all.join(if is_by_name { " UNION ALL BY NAME " } else { " UNION ALL " })
+        }
+    }))
+}
 
 /// The query that a function without arguments stands for.
 fn without_arguments(name: &str) -> Option<String> {

@@ -19,6 +19,9 @@ use super::{Binder, normalized, place, placed};
 use crate::quoting::{literal, quoted};
 use crate::walking::{each_expression, walk_mut};
 
+/// A call that is `#1`: the column with a number.
+const AT: &str = "columns at";
+
 /// A column that is meant, and what stands for it.
 type Chosen = (String, Expr);
 
@@ -85,6 +88,15 @@ impl Binder<'_> {
             FunctionArgExpr::Wildcard => names.iter().map(plain).collect::<Vec<_>>(),
             FunctionArgExpr::WildcardWithOptions(options) => starred(options, names)?,
             FunctionArgExpr::Expr(Expr::Value(value)) => {
+                if let (Value::Number(digits, _), AT) = (&value.value, bare_name(function).as_str()) {
+                    let place = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                    let name = place.and_then(|place| names.get(place));
+                    let none = || {
+                        let message = format!("there is no column #{digits}: FROM has {} columns", names.len());
+                        Error::input(message).with_code("42703")
+                    };
+                    return Ok(vec![plain(name.ok_or_else(none)?)]);
+                }
                 let Value::SingleQuotedString(pattern) = &value.value else { return Err(wrong()) };
                 let mut chosen = Vec::new();
                 for name in names {

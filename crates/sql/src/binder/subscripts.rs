@@ -2,6 +2,7 @@
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::functions::{aggregates, has_function};
 use sqlparser::ast::{AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Subscript};
 
 use super::functions::{bare_name, written};
@@ -19,10 +20,31 @@ const SLICE: &str = "array part";
 /// The function that takes a part of a dimension that is not the outer one.
 const SLICE_WITHIN: &str = "array part within";
 
+/// A method as the call that it is, of a function that a statement made or that stands for others: what is before the
+/// point is the first argument as it is written.
+fn written_method(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+    let (AccessExpr::Dot(Expr::Function(function)), before) = chain.split_last()? else { return None };
+    let name = bare_name(function);
+    if function.over.is_some() || has_function(&name) || !aggregates(&name).is_empty() {
+        return None;
+    }
+    let value = match before {
+        [] => root.clone(),
+        _ => Expr::CompoundFieldAccess { root: Box::new(root.clone()), access_chain: before.to_vec() },
+    };
+    let mut call = function.clone();
+    let FunctionArguments::List(list) = &mut call.args else { return None };
+    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
+    Some(Expr::Function(call))
+}
+
 impl Binder<'_> {
     /// Subscripts, slices and fields behind a value.
     pub(super) fn accessed(&self, root: &Expr, chain: &[AccessExpr], level: &Level<'_>) -> Result<Scalar> {
         if let Some(call) = list_method(root, chain) {
+            return self.scalar(&call, level);
+        }
+        if let Some(call) = written_method(root, chain) {
             return self.scalar(&call, level);
         }
         // `t.a[1]`, `s.t.a.b`: the names up to the first subscript are one.

@@ -92,6 +92,7 @@ struct Over {
 impl Binder<'_> {
     /// A call with OVER. Fails with 42P20 where no window function may stand.
     pub(super) fn window_function(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        let name = if name == "list" { "array_agg" } else { name };
         let at =
             |error| errors::at(error, function.name.0.last().and_then(|part| part.as_ident()).and_then(name_place));
         if level.in_aggregate.get() {
@@ -129,6 +130,12 @@ impl Binder<'_> {
             let item = WindowItem { kind, arguments, filter, frame: over.borrow().frame.clone() };
             self.put(&over, item, column, level)
         };
+        // The first value of the frame that is there.
+        if name == "any_value" && filter.is_none() && arguments.len() == 1 {
+            return self.engine_function("first_value", arguments, true, &|kind, arguments, column| {
+                put(WindowKind::Engine(kind), arguments, None, column)
+            });
+        }
         if is_window_function(name) {
             if filter.is_some() {
                 let message = "FILTER is not implemented for non-aggregate window functions";

@@ -32,7 +32,7 @@ use tokens::Rewritten;
 pub(crate) use tokens::{
     ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUENCE, ATTACHED, AUTHORITY, BACKUP, BY_NAME, CHECK, CHECKPOINT,
     CLUSTERED, COLLATED_TYPE, CONFLICT_VALUE, CONFLICT_WHERE, CONSTRAINT, CURRENT_OF, DETACH, DISTRIBUTED, DO, DOMAIN,
-    ELEMENT, EXPORT, FOLD, HASH, IF_EXISTS, IGNORED, IMPORT, INCLUDED, KEY_SHARE, LIKE, LIMIT_PERCENT, NO_DATA,
+    ELEMENT, ENUM_OF, EXPORT, FOLD, HASH, IF_EXISTS, IGNORED, IMPORT, INCLUDED, KEY_SHARE, LIKE, LIMIT_PERCENT, NO_DATA,
     NO_KEY_UPDATE, NOTHING, OVERRIDING, OVERRIDING_USER, PIVOT_GROUPS, PIVOT_PRODUCT, PROCEDURE, RANGE, REFRESH,
     REFUSED, ROUND_ROBIN, SET_CONSTRAINTS, SET_ELEMENT, TABLE_AT, UNIFORM, VARIABLE, VARIADIC_ARRAY, WHOLE_ROW,
 };
@@ -503,6 +503,19 @@ mod tests {
         ] {
             assert_eq!(own(sql), expected, "{sql}");
         }
+    }
+
+    #[test]
+    fn clauses_of_duckdb_become_others() {
+        assert_eq!(own("SELECT #1, a # 2 FROM t ORDER BY #1"), "SELECT \"columns at\"(1), a # 2 FROM t ORDER BY 1");
+        assert_eq!(own("SELECT INTERVAL (a) DAYS, INTERVAL b HOUR"), "SELECT to_days(a), to_hours(b)");
+        let tree = |sql: &str| parse_one(sql).unwrap().statement.to_string();
+        let merge = tree("MERGE INTO t USING s USING (a, b) WHEN MATCHED THEN DELETE");
+        assert!(merge.contains("ON (t.a = s.a AND t.b = s.b)"), "{merge}");
+        let made = tree("CREATE TYPE e AS ENUM (SELECT a FROM t WHERE a <> 'x')");
+        assert!(made.contains(ENUM_OF), "{made}");
+        let pivot = own("SELECT * FROM t PIVOT (sum(v) FOR k IN (1) l IN (2, 3) GROUP BY g)");
+        assert!(pivot.contains("pivot groups") && pivot.contains("pivot product"), "{pivot}");
     }
 
     #[test]

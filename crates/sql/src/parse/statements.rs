@@ -229,7 +229,7 @@ impl StatementParser<'_> {
                 let names = if is_listed { self.names()? } else { vec![self.parser.parse_identifier()?] };
                 once(partitioned_by, "PARTITION_BY", names)?;
             } else {
-                options.push((name, self.option_value()?));
+                self.option_values(name, &mut options)?;
             }
             let is_followed = self.parser.consume_token(&Token::Comma);
             if self.parser.consume_token(&Token::RParen) {
@@ -239,6 +239,28 @@ impl StatementParser<'_> {
                 return self.parser.expected("',' or ')' after an option", self.parser.peek_token());
             }
         }
+    }
+
+    /// A value, or several: of `name (a, b)` and `name *` each is an option of that name, `name {a: 1}` is `name::a`.
+    fn option_values(&mut self, name: String, options: &mut Vec<NamedOption>) -> Parsed<()> {
+        if self.parser.consume_token(&Token::Mul) {
+            options.push((name, Value::SingleQuotedString("*".to_owned())));
+        } else if self.parser.peek_token().token == Token::LParen {
+            let names = self.names()?.into_iter().map(|column| super::lower(&column));
+            options.extend(names.map(|column| (name.clone(), Value::SingleQuotedString(column))));
+        } else if self.parser.consume_token(&Token::LBrace) {
+            while !self.parser.consume_token(&Token::RBrace) {
+                let key = self.word("a name, ':' and a value")?;
+                self.parser.expect_token(&Token::Colon)?;
+                options.push((format!("{name}::{key}"), self.option_value()?));
+                if !self.parser.consume_token(&Token::Comma) && self.parser.peek_token().token != Token::RBrace {
+                    return self.parser.expected("',' or '}' after a value", self.parser.peek_token());
+                }
+            }
+        } else {
+            options.push((name, self.option_value()?));
+        }
+        Ok(())
     }
 
     fn option_value(&mut self) -> Parsed<Value> {

@@ -1,5 +1,6 @@
 //! CREATE TYPE … AS ENUM and AS (…), ALTER TYPE, DROP TYPE and DROP DOMAIN.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -11,8 +12,8 @@ use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident,
 
 use super::around::{Around, parts_of};
 use super::definitions::{lower, refuse_twice};
-use crate::binder;
-use crate::parse::DOMAIN;
+use crate::binder::{self, Context};
+use crate::parse::{DOMAIN, ENUM_OF};
 use crate::statement::{Command, Statement};
 
 /// Bytes of a label, at most; PostgreSQL's.
@@ -38,7 +39,10 @@ impl Around<'_> {
             }
         };
         let name = self.new_type(name)?;
-        let labels = labels.iter().map(label).collect::<Result<Vec<_>>>()?;
+        let labels = match labels.as_slice() {
+            [query] if query.value.starts_with(ENUM_OF) => self.labels_of(&query.value[ENUM_OF.len()..])?,
+            labels => labels.iter().map(label).collect::<Result<Vec<_>>>()?,
+        };
         for (index, label) in labels.iter().enumerate() {
             if labels[..index].contains(label) {
                 let error = Error::input(format!("enum label \"{label}\" comes twice")).with_code("23505");
@@ -48,6 +52,43 @@ impl Around<'_> {
         let array = self.planner.catalogs().catalog().new_id();
         let definition = Arc::new(EnumDefinition { labels, array });
         Ok(Statement::Command(Command::CreateEnum { name, definition }))
+    }
+
+    /// The labels that a query gives, each once, in its order. Fails with 42601 if it has more than one column.
+    fn labels_of(&self, query: &str) -> Result<Vec<String>> {
+        let mut query = crate::parse::query(query)?;
+        let mut is_one = false;
+        if let ast::SetExpr::Select(select) = query.body.as_mut()
+            && let [item] = select.projection.as_mut_slice()
+        {
+            let (value, alias) = match &*item {
+                ast::SelectItem::ExprWithAlias { expr, alias } => (Some(expr), alias.clone()),
+                // ORDER BY means the text by the column's name.
+                ast::SelectItem::UnnamedExpr(value) => match value {
+                    ast::Expr::Identifier(name) => (Some(value), name.clone()),
+                    ast::Expr::CompoundIdentifier(names) => (Some(value), names[names.len() - 1].clone()),
+                    _ => (Some(value), Ident::new("label")),
+                },
+                _ => (None, Ident::new("label")),
+            };
+            if let Some(value) = value {
+                let expr = crate::parse::expression(&format!("CAST({value} AS text)"))?;
+                *item = ast::SelectItem::ExprWithAlias { expr, alias };
+                is_one = true;
+            }
+        }
+        if !is_one {
+            let error = Error::input("the labels of an enum are the values of one column").with_code("42601");
+            return Err(error.with_hint("CREATE TYPE name AS ENUM (SELECT DISTINCT column FROM table ORDER BY column)"));
+        }
+        let mut labels = Vec::new();
+        let mut seen = HashSet::new();
+        for value in self.texts_of(&query)?.into_iter().filter_map(|row| row.into_iter().next().flatten()) {
+            if seen.insert(value.clone()) {
+                labels.push(label(&Ident::with_quote('\'', value))?);
+            }
+        }
+        Ok(labels)
     }
 
     /// The name of a type that is to be made. Fails with 42602 if none can be called so, 42710 if there is one.

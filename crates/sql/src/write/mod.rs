@@ -5,6 +5,7 @@
 //! before the writer; `memory` writes tables in memory.
 
 mod divided;
+mod extras;
 mod formats;
 pub(crate) mod instead;
 pub(crate) mod native;
@@ -18,10 +19,11 @@ use std::sync::Arc;
 
 use diligence_base::seams::{Disk, FileKind};
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Compression, Destination, FolderFiles, Format, open_store};
+use diligence_storage::external::{Compression, Destination, FolderFiles, Format, WriteExtras, open_store};
 use url::Url;
 
 use crate::parse::CopyTo;
+use extras::take_extras;
 use options::{format_of, set_options, take_existing, take_format, text_of};
 
 /// The options of a COPY whose target is known ([`CopyTarget::of`]), as its format is told of them: by names of the
@@ -29,8 +31,10 @@ use options::{format_of, set_options, take_existing, take_format, text_of};
 pub(crate) fn option_pairs(copy: &CopyTo) -> Result<HashMap<String, String>> {
     let mut pairs = HashMap::new();
     for (name, value) in &copy.options {
-        let lower = name.to_lowercase();
-        let key = if lower.contains('.') { lower } else { format!("format.{lower}") };
+        // Keys of metadata are as they are written.
+        let lower = if name.contains("::") { name.clone() } else { name.to_lowercase() };
+        let is_whole = lower.contains('.') && !lower.starts_with("metadata::");
+        let key = if is_whole { lower } else { format!("format.{lower}") };
         if pairs.insert(key, text_of(value)).is_some() {
             return Err(Error::input(format!("COPY has the option '{name}' twice")).with_code("42601"));
         }
@@ -69,6 +73,8 @@ pub(crate) struct CopyTarget {
     is_partitioned: bool,
     /// What happens to files that are in the folder already, if the statement says it.
     existing: Option<Existing>,
+    /// What is said besides.
+    extras: WriteExtras,
 }
 
 impl CopyTarget {
@@ -79,17 +85,20 @@ impl CopyTarget {
         take_format(copy);
         let existing = take_existing(copy)?;
         let (format, compression) = format_of(copy)?;
+        let extras = take_extras(copy, format)?;
         set_options(copy, format, compression)?;
         copy.format = Some(format.name().to_ascii_lowercase());
         let has_ending = Path::new(&name).extension().is_some();
         let is_pipe = PIPES.contains(&name.as_str());
-        let single = copy.partitioned_by.is_empty() && (has_ending && !name.ends_with('/') || is_pipe);
+        let single =
+            copy.partitioned_by.is_empty() && !extras.is_folder && (has_ending && !name.ends_with('/') || is_pipe);
         if is_pipe && !single {
             return Err(Error::input(format!("{name} takes one file, and PARTITIONED BY makes several")));
         }
         let name = if name == "-" { "/dev/stdout".to_owned() } else { name };
         let is_partitioned = !copy.partitioned_by.is_empty();
-        Ok(Self { name, format, compression, single, is_partitioned, existing })
+        let extras = extras.writer;
+        Ok(Self { name, format, compression, single, is_partitioned, existing, extras })
     }
 
     /// Where it is. Fails with kind `File` if something is there that is not to be replaced, `Input` if the name makes

@@ -64,7 +64,11 @@ pub(super) fn format_of(copy: &CopyTo) -> Result<(Format, Compression)> {
 }
 
 /// An option's name as it is written here: in lower case, without what may stand before it.
-fn plain(key: &str) -> String {
+pub(super) fn plain(key: &str) -> String {
+    // Keys of metadata are as they are written.
+    if key.starts_with("metadata::") {
+        return key.to_owned();
+    }
     let lower = key.to_ascii_lowercase();
     let short = lower.strip_prefix("format.").unwrap_or(&lower);
     match short {
@@ -74,6 +78,10 @@ fn plain(key: &str) -> String {
         "compression_type" => "compression",
         "dateformat" => "date_format",
         "timestampformat" => "timestamp_format",
+        "row_group_size" => "max_row_group_size",
+        "write_bloom_filter" => "bloom_filter_on_write",
+        "bloom_filter_false_positive_ratio" => "bloom_filter_fpp",
+        "string_dictionary_page_size_limit" => "dictionary_page_size_limit",
         other => other,
     }
     .to_owned()
@@ -81,7 +89,9 @@ fn plain(key: &str) -> String {
 
 pub(super) fn text_of(value: &Value) -> String {
     match value {
-        Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+        Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) | Value::EscapedStringLiteral(text) => {
+            text.clone()
+        }
         other => other.to_string(),
     }
 }

@@ -10,11 +10,14 @@ use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::FileRelation;
 use diligence_storage::Table;
-use diligence_storage::external::{Compression, Destination, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME};
+use diligence_storage::external::{
+    Compression, Destination, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME, WriteExtras,
+};
 use diligence_storage::foreign_error::from_datafusion;
 use diligence_types::SqlType;
 
 use super::CopyTarget;
+use super::extras::ALL_COLUMNS;
 use super::formats::{file_rows_max, write_format};
 use crate::algebra::Numbers;
 use crate::binder::{self, Bound, Held};
@@ -51,6 +54,7 @@ pub(crate) fn insert_plan(
     let writer = FileWriter {
         name: relation.location.clone(),
         format: format.map_err(from_datafusion)?,
+        extras: WriteExtras::default(),
         destination: Destination::Table { folder, ending, files: relation.clone(), replace },
         partition_columns: partitions.to_vec(),
         keeps_partition_columns: false,
@@ -78,6 +82,7 @@ pub(crate) fn copy_plan(
         writable_to_parquet(&rows)?;
     }
     let names = rows.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+    let extras = extras_of(&target.extras, &names)?;
     if format != Format::Csv {
         refuse_twice(&names)?;
     }
@@ -102,10 +107,12 @@ pub(crate) fn copy_plan(
         numeric: (format == Format::Parquet).then_some(PARQUET_NUMERIC),
     };
     let rows = binder::held(rows, &held, numbers);
+    let written = write_format(settings, format, options).map_err(from_datafusion);
     let writer = FileWriter {
         destination: target.place(!partition_by.is_empty(), &disk)?,
         name: target.name,
-        format: write_format(settings, format, options).map_err(from_datafusion)?,
+        format: written.map_err(|error| unknown_option(error, format))?,
+        extras,
         partition_columns: partition_by,
         keeps_partition_columns: keeps,
         required_columns: vec![],
@@ -113,6 +120,29 @@ pub(crate) fn copy_plan(
         disk,
     };
     Ok((rows, writer))
+}
+
+/// The error for an option that a format does not have, in words of SQL.
+fn unknown_option(error: Error, format: Format) -> Error {
+    let name = error.message().strip_prefix("Config value \"").and_then(|rest| rest.split_once("\" not found on"));
+    let Some((name, _)) = name else { return error };
+    Error::input(format!("COPY has no option '{name}' for files of {}", format.name())).with_code("42601")
+}
+
+/// What is said besides, of columns that there are. Fails with 42703 for others.
+fn extras_of(said: &WriteExtras, names: &[String]) -> Result<WriteExtras> {
+    let mut extras = said.clone();
+    let told = extras.quoted_columns.iter().chain(extras.field_ids.keys()).filter(|name| *name != ALL_COLUMNS);
+    if let Some(unknown) = told.clone().find(|name| !names.contains(name)) {
+        let error = Error::input(format!("column \"{unknown}\" does not exist")).with_code("42703");
+        return Err(suggest(error, unknown, names));
+    }
+    if extras.field_ids.remove(ALL_COLUMNS).is_some() {
+        for (id, name) in (0..).zip(names) {
+            extras.field_ids.entry(name.clone()).or_insert(id);
+        }
+    }
+    Ok(extras)
 }
 
 fn nothing_to_write() -> Error {

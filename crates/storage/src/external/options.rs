@@ -43,6 +43,10 @@ pub enum Compression {
     Xz,
 }
 
+/// What stands in front of the place of a column, from 0 on, that has a type whatever it is called
+/// ([`OpenOptions::types`]).
+pub const PLACE: &str = "place \u{1}";
+
 /// How to open foreign files as a table. The default finds everything out.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
@@ -148,10 +152,33 @@ pub struct CsvOptions {
     pub null_padding: bool,
     /// Whether the texts that stand for NULL do so in quotes, too.
     pub quoted_nulls: bool,
+    /// The types that columns may have, beside text; all if there are none.
+    pub candidates: Vec<Candidate>,
     /// Whether names in the header become names that need no quotes.
     pub plain_names: bool,
     /// Whether declared columns are those of the file in their order, whatever the header says, if they are as many.
     pub in_order: bool,
+}
+
+/// A type that the values of a file of separated values may show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Candidate {
+    /// Truth values.
+    Boolean,
+    /// Whole numbers of 64 bits.
+    Integer,
+    /// Whole numbers of up to 38 digits.
+    Long,
+    /// Numbers of double precision.
+    Double,
+    /// Dates.
+    Date,
+    /// Times of day.
+    Time,
+    /// Timestamps, with a time zone or without.
+    Timestamp,
+    /// Anything.
+    Text,
 }
 
 /// How the columns of JSON files are found out.
@@ -163,6 +190,8 @@ pub struct JsonOptions {
     pub appearance_percent: Option<u8>,
     /// Whether each record is one value of one column.
     pub whole: bool,
+    /// How deep values are looked into; what is deeper is JSON. Fields of records are one deep.
+    pub depth_max: Option<usize>,
     /// Whether that column is JSON.
     pub untyped: bool,
 }

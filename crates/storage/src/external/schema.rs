@@ -16,6 +16,7 @@ use arrow::datatypes::{
 };
 use diligence_base::{Error, Result};
 
+use super::options::PLACE;
 use crate::foreign_error::from_arrow;
 
 /// The key of a field's metadata that says what the SQL type is, where the Arrow type alone does not tell.
@@ -124,12 +125,23 @@ pub(crate) fn logical_schema(physical: &Schema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// The schema with these types for the columns of these names. Fails with kind `Input` if there is no such column.
+/// The schema with these types for the columns of these names, or in these places. Fails with kind `Input` if there is no
+/// such column.
 pub(crate) fn with_types(schema: Schema, types: &[(String, FieldRef)]) -> Result<Schema> {
     let mut fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<_>>();
     for (name, told) in types {
         let same = |field: &&mut Field| field.name().eq_ignore_ascii_case(name);
-        let Some(field) = fields.iter_mut().find(same) else {
+        let place = name.strip_prefix(PLACE).and_then(|place| place.parse::<usize>().ok());
+        let found = match place {
+            Some(place) => fields.get_mut(place),
+            None => fields.iter_mut().find(same),
+        };
+        let Some(field) = found else {
+            if let Some(place) = place {
+                let message =
+                    format!("types are given for {} columns, and there are {}", place + 1, schema.fields().len());
+                return Err(Error::input(message).with_code("42601"));
+            }
             let known = schema.fields().iter().take(NAMES_LISTED_MAX).map(|field| format!("'{}'", field.name()));
             let known = known.collect::<Vec<_>>().join(", ");
             return Err(Error::input(format!("a type is given for '{name}', and no column is named so"))

@@ -6,7 +6,7 @@ use diligence_base::{Error, Result};
 
 use super::bytes::as_integer;
 use super::catalog::Catalog;
-use super::columns::kernel;
+use super::columns::{VALUE_BYTES_MAX, kernel};
 
 /// Declares the operators and functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -14,6 +14,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("&(bit, bit) -> bit", kernel!(try |a: &str, b: &str| merged(a, b, "AND", |a, b| a & b)));
     catalog.add("|(bit, bit) -> bit", kernel!(try |a: &str, b: &str| merged(a, b, "OR", |a, b| a | b)));
     catalog.add("#(bit, bit) -> bit", kernel!(try |a: &str, b: &str| merged(a, b, "XOR", |a, b| a ^ b)));
+    catalog.add("xor(bit, bit) -> bit", kernel!(try |a: &str, b: &str| merged(a, b, "XOR", |a, b| a ^ b)));
     catalog.add("~(bit) -> bit", kernel!(|a: &str| a.bytes().map(|bit| letter(bit == b'0')).collect::<String>()));
     catalog.add("<<(bit, integer) -> bit", kernel!(|a: &str, places: i32| shifted(a, i64::from(places))));
     catalog.add(">>(bit, integer) -> bit", kernel!(|a: &str, places: i32| shifted(a, -i64::from(places))));
@@ -45,7 +46,22 @@ pub(super) fn declare(catalog: &mut Catalog) {
         "get_bit(bit, integer) -> integer",
         kernel!(try |a: &str, at: i32| Ok(i32::from(a.as_bytes()[place(a, at)?] == b'1'))),
     );
+    catalog.add(
+        "bit_position(varbit, varbit) -> integer",
+        kernel!(try |part: &str, a: &str| as_integer(a.find(part).map_or(0, |at| at + 1))),
+    );
+    catalog.add("bitstring(varbit, integer) -> varbit", kernel!(try |a: &str, length: i32| padded(a, length)));
     catalog.add("set_bit(bit, integer, integer) -> bit", kernel!(try |a: &str, at: i32, new: i32| set(a, at, new)));
+}
+
+/// The bits with zeros in front of them. Fails with 22023 if they are more than wanted, or as many are none.
+fn padded(bits: &str, length: i32) -> Result<String> {
+    let wanted = usize::try_from(length).ok().filter(|wanted| *wanted >= bits.len() && *wanted <= VALUE_BYTES_MAX / 4);
+    let wanted = wanted.ok_or_else(|| {
+        let error = Error::value(format!("{} bits do not become {length}", bits.len())).with_code("22023");
+        error.with_hint("bitstring() takes a length that is not smaller")
+    })?;
+    Ok(["0".repeat(wanted - bits.len()).as_str(), bits].concat())
 }
 
 fn letter(is_one: bool) -> char {

@@ -346,12 +346,70 @@ fn in_digits(catalog: &mut Catalog) {
     catalog.add("decode(bytea) -> text", kernel!(try |a: &[u8]| decoded(a, "utf8")));
 }
 
+/// The digest of FIPS 180-4, which is safe against nobody any more.
+fn sha1(bytes: &[u8]) -> [u8; 20] {
+    let mut padded = bytes.to_vec();
+    padded.push(0x80);
+    padded.resize(padded.len() + (120 - padded.len() % 64) % 64, 0);
+    padded.extend_from_slice(&(bytes.len() as u64 * 8).to_be_bytes());
+    let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+    for block in padded.chunks_exact(64) {
+        let mut words = [0_u32; 80];
+        for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
+            *word = bytes.iter().fold(0, |word, byte| (word << 8) | u32::from(*byte));
+        }
+        for at in 16..80 {
+            words[at] = (words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16]).rotate_left(1);
+        }
+        let [mut a, mut b, mut c, mut d, mut e] = state;
+        for (at, word) in words.iter().enumerate() {
+            let (mixed, constant) = match at {
+                0..20 => ((b & c) | (!b & d), 0x5a82_7999_u32),
+                20..40 => (b ^ c ^ d, 0x6ed9_eba1),
+                40..60 => ((b & c) | (b & d) | (c & d), 0x8f1b_bcdc),
+                _ => (b ^ c ^ d, 0xca62_c1d6),
+            };
+            let next = a.rotate_left(5).wrapping_add(mixed).wrapping_add(e).wrapping_add(constant).wrapping_add(*word);
+            (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
+        }
+        for (part, change) in state.iter_mut().zip([a, b, c, d, e]) {
+            *part = part.wrapping_add(change);
+        }
+    }
+    let mut digest = [0; 20];
+    for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    digest
+}
+
 fn digests(catalog: &mut Catalog) {
     let md5: fn() -> Arc<ScalarUDF> = crypto::md5;
     catalog.add_all(&["md5(text) -> text", "md5(bytea) -> text"], Body::DataFusion(md5));
     catalog.add_all(&["digest(text, text) -> bytea", "digest(bytea, text) -> bytea"], Body::DataFusion(crypto::digest));
+    catalog.add("sha1(text) -> text", kernel!(|a: &str| to_hex(&sha1(a.as_bytes()))));
+    catalog.add("sha1(bytea) -> text", kernel!(|a: &[u8]| to_hex(&sha1(a))));
     catalog.add("sha224(bytea) -> bytea", Body::DataFusion(crypto::sha224));
     catalog.add("sha256(bytea) -> bytea", Body::DataFusion(crypto::sha256));
     catalog.add("sha384(bytea) -> bytea", Body::DataFusion(crypto::sha384));
     catalog.add("sha512(bytea) -> bytea", Body::DataFusion(crypto::sha512));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sha1_is_that_of_the_standard() {
+        for (text, digest) in [
+            ("", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+            ("abc", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "84983e441c3bd26ebaae4aa1f95129e5e54670f1"),
+        ] {
+            assert_eq!(to_hex(&sha1(text.as_bytes())), digest);
+        }
+        for length in [55, 63, 64, 119, 120] {
+            assert_eq!(sha1(&vec![b'a'; length]).len(), 20);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ListBuilder, StringViewArray, StringViewBuilder};
+use arrow::array::{Array, ArrayRef, Int32Array, ListBuilder, StringViewArray, StringViewBuilder};
 use arrow::datatypes::{DataType, Field};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
@@ -17,6 +17,7 @@ use crate::enum_type::EnumType;
 pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("enum_first(anyenum) -> anyenum", Body::Kernel(|given, call| end(given, call, <[_]>::first))).lenient();
     catalog.add("enum_last(anyenum) -> anyenum", Body::Kernel(|given, call| end(given, call, <[_]>::last))).lenient();
+    catalog.add("enum_code(anyenum) -> integer", Body::Kernel(code));
     catalog.add("enum_range(anyenum) -> anyarray", Body::Kernel(range)).lenient();
     catalog.add("enum_range(anyenum, anyenum) -> anyarray", Body::Kernel(range)).lenient();
 }
@@ -36,6 +37,19 @@ fn end(arguments: &[ColumnarValue], call: &Call<'_>, which: fn(&[String]) -> Opt
     let columns = Columns::new(arguments, call);
     let labels: ArrayRef = Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(label, columns.rows())));
     columns.result(labels)
+}
+
+/// The place of a value among the labels, from 0 on.
+fn code(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let one = enum_of(call)?;
+    let columns = Columns::new(arguments, call);
+    let texts = columns.arrays().first().and_then(|array| array.as_any().downcast_ref::<StringViewArray>());
+    let places = one.places(texts.ok_or_else(|| Error::bug("labels are no texts"))?);
+    let code = |row: usize| {
+        let place = places.get(if places.len() == 1 { 0 } else { row }).copied().flatten()?;
+        Some(place.unsigned_abs() as i32)
+    };
+    columns.result(Arc::new((0..columns.rows()).map(code).collect::<Int32Array>()))
 }
 
 /// The labels from one to another; NULL is the first, and the last.

@@ -44,7 +44,10 @@ pub(super) fn declare(catalog: &mut Catalog) {
         kernel!(|bytes: Decimal| size_shown(bytes.truncated(0).to_integer().map_or(i128::from(i64::MAX), i128::from))),
     );
     catalog.add("pg_size_bytes(text) -> bigint", kernel!(try |text: &str| size_of_text(text)));
-    catalog.add("format_bytes(bigint) -> text", kernel!(|bytes: i64| bytes_shown(bytes)));
+    catalog.add_all(
+        &["format_bytes(bigint) -> text", "formatreadablesize(bigint) -> text"],
+        kernel!(|bytes: i64| bytes_shown(bytes)),
+    );
     catalog.add(
         "url_encode(text) -> text",
         kernel!(|text: &str| {

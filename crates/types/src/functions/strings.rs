@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use arrow::array::{Array, AsArray, StringViewArray};
+use arrow::array::{Array, AsArray, Int64Array, StringViewArray};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
@@ -454,6 +454,20 @@ pub(super) fn written(
     columns.result(std::sync::Arc::new(rows.into_iter().collect::<StringViewArray>()))
 }
 
+/// A number that is the same for the same texts, and not negative (FNV-1a, its bits mixed in the end).
+fn hashed<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> Option<i64> {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut take = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    for text in texts {
+        // No byte of a text is one of these.
+        take(if text.is_some() { 0xff } else { 0xfe });
+        text.unwrap_or_default().bytes().for_each(&mut take);
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    Some((hash >> 1) as i64)
+}
+
 fn joined(catalog: &mut Catalog) {
     catalog.add("||(text, text) -> text", Body::Special(super::Special::Concatenate));
     catalog.add("textcat(text, text) -> text", kernel!(|a: &str, b: &str| [a, b].concat()));
@@ -476,6 +490,13 @@ fn joined(catalog: &mut Catalog) {
         })
     };
     catalog.add("concat(variadic any) -> text", Body::Kernel(concat)).zoned().lenient();
+    let hash: super::Kernel = |arguments, call| {
+        let columns = Columns::new(arguments, call);
+        let texts = Texts::of(arguments, call, &columns)?;
+        let values = (0..texts.rows).map(|row| hashed((0..texts.len()).map(|column| texts.at(column, row))));
+        columns.result(std::sync::Arc::new(values.collect::<Int64Array>()))
+    };
+    catalog.add("hash(variadic any) -> bigint", Body::Kernel(hash)).zoned().lenient();
     let concat_ws: super::Kernel = |arguments, call| {
         written(arguments, call, |texts, row| {
             let Some(by) = texts.at(0, row) else { return Ok(None) };

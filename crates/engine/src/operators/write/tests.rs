@@ -11,7 +11,7 @@ use arrow::datatypes::{Int64Type, UInt64Type};
 use diligence_base::ids::TableVersion;
 use diligence_base::seams::CrashDisk;
 use diligence_base::{ErrorKind, Result};
-use diligence_storage::external::{Compression, Destination, FileWriter, Packing, WriteFormat};
+use diligence_storage::external::{Compression, Destination, FileWriter, Packing, WriteExtras, WriteFormat};
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{PartIo, Table, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 
@@ -36,6 +36,7 @@ fn to_csv(input: Plan, disk: &CrashDisk) -> Plan {
     let writer = FileWriter {
         name: "out".to_owned(),
         format: WriteFormat::Csv(WriterBuilder::new().with_header(false), packing),
+        extras: WriteExtras::default(),
         destination: Destination::File("/out".into()),
         partition_columns: Vec::new(),
         keeps_partition_columns: false,

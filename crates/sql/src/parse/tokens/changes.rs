@@ -25,6 +25,41 @@ impl Text<'_> {
         }
     }
 
+    /// `MERGE INTO t USING s USING (a, b)`: `ON (t.a = s.a AND t.b = s.b)`. Whether it is that.
+    pub(super) fn joins_merged(&mut self, at: usize) -> bool {
+        let Some(closed) = self.closed.get(&(at + 1)).copied() else { return false };
+        let names = (at + 2..closed).collect::<Vec<_>>();
+        let is_list = names.len() % 2 == 1
+            && names.iter().step_by(2).all(|name| matches!(self.token(*name), Token::Word(_)))
+            && names.iter().skip(1).step_by(2).all(|comma| *self.token(*comma) == Token::Comma);
+        if !is_list || !self.is(closed + 1, "WHEN") {
+            return false;
+        }
+        // The target's own name, or the one that it has in the statement.
+        let first = self.begin + 2 + usize::from(self.is(self.begin + 2, "ONLY"));
+        let end = self.name_end(first);
+        let target = match () {
+            () if self.is(end, "AS") => end + 1,
+            () if self.is(end, "USING") => end - 1,
+            () => end,
+        };
+        let (target @ Token::Word(_), source @ Token::Word(_)) = (self.token(target), self.token(at - 1)) else {
+            return false;
+        };
+        let (target, source) = (target.clone(), source.clone());
+        let mut condition = vec![Token::LParen];
+        for (place, name) in names.into_iter().step_by(2).enumerate() {
+            condition.extend((place > 0).then(|| word("AND")));
+            let name = self.token(name).clone();
+            condition.extend([target.clone(), Token::Period, name.clone(), Token::Eq]);
+            condition.extend([source.clone(), Token::Period, name]);
+        }
+        self.replace(at, [word("ON")]);
+        self.replace(at + 1, condition);
+        self.drop(at + 2..closed);
+        true
+    }
+
     /// `WHEN MATCHED … THEN DO NOTHING` and its kin.
     pub(super) fn merge_nothing(&mut self, at: usize) {
         let is_clause = |when: &usize| {

@@ -19,7 +19,50 @@ pub(crate) const REFRESH: &str = "refresh materialized view";
 /// The alias of the query of AS query WITH NO DATA; an option of REFRESH.
 pub(crate) const NO_DATA: &str = "no data";
 
+/// What stands in front of the text of a query whose values are an enum's labels: the only label of the parser's tree.
+pub(crate) const ENUM_OF: &str = "enum of \u{1}";
+
 impl Text<'_> {
+    /// `CREATE TYPE t AS ENUM (SELECT …)`: `ENUM ('…')` with the text of the query.
+    pub(super) fn enum_of_query(&mut self, at: usize) {
+        let Some(closed) = self.closed.get(&(at + 1)).copied() else { return };
+        if !self.follows(at, &["AS"]) || !self.is_any(at + 2, &["SELECT", "WITH"]) {
+            return;
+        }
+        let mut text = ENUM_OF.to_owned();
+        for token in &self.tokens[self.words[at + 2]..self.words[closed]] {
+            match &token.token {
+                Token::SingleQuotedString(value) => text += &format!("'{}'", value.replace('\'', "''")),
+                Token::Whitespace(_) => text.push(' '),
+                other => text += &other.to_string(),
+            }
+        }
+        self.replace(at + 2, [Token::SingleQuotedString(text)]);
+        self.drop(at + 3..closed);
+    }
+
+    /// `CREATE FUNCTION f(a, b := 2) AS a + b`, DuckDB's other word for a macro: parameters without types, and a body
+    /// that is no text.
+    pub(super) fn function_as_macro(&mut self, at: usize) {
+        let opened = self.name_end(at + 1);
+        let Some(closed) = self.closed.get(&opened).copied() else { return };
+        if *self.token(opened) != Token::LParen || !self.is(closed + 1, "AS") {
+            return;
+        }
+        let is_text = matches!(
+            self.token(closed + 2),
+            Token::SingleQuotedString(_) | Token::DollarQuotedString(_) | Token::EscapedStringLiteral(_)
+        );
+        // A parameter with a type is two words.
+        let is_typed = (opened + 1..closed.saturating_sub(1)).any(|at| {
+            let is_word = |at: usize| matches!(self.token(at), Token::Word(_));
+            is_word(at) && is_word(at + 1)
+        });
+        if !is_text && !is_typed {
+            self.replace(at, [word("MACRO")]);
+        }
+    }
+
     /// `LIKE t INCLUDING ALL EXCLUDING INDEXES` among the columns of a table: a column of a type that is called like
     /// the table, with what is included as its modifiers.
     pub(super) fn table_like(&mut self, at: usize) {

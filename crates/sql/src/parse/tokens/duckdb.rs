@@ -9,7 +9,7 @@
 //! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`;
 //! * `x GLOB 'a*'`: `x OPERATOR(~~~) 'a*'`;
 //! * `CREATE TYPE t AS STRUCT (…)`: `CREATE TYPE t AS (…)`; `CREATE TYPE t AS integer`: `CREATE DOMAIN t AS integer`;
-//! * `2 ** 3`: `2 ^ 3`; `FROM t WHERE …` without SELECT: `SELECT * FROM t WHERE …`;
+//! * `#1`: `"columns at"(1)`; `2 ** 3`: `2 ^ 3`; `FROM t WHERE …` without SELECT: `SELECT * FROM t WHERE …`;
 //! * `a POSITIONAL JOIN b`: `a INNER ARRAY JOIN b`;
 //! * `SUMMARIZE q`: `SELECT * FROM "summarize"((q))`;
 //! * `UNPIVOT t ON a, b INTO NAME n VALUE v`: `SELECT * FROM t UNPIVOT (v FOR n IN (a, b))`, and PIVOT likewise; of
@@ -139,6 +139,27 @@ impl Text<'_> {
     /// Whether two stars stand side by side between two operands.
     fn is_power(&self, at: usize) -> bool {
         *self.token(at + 1) == Token::Mul && self.words[at + 1] == self.words[at] + 1 && self.is_behind_operand(at)
+    }
+
+    /// Whether `#1` stands there, a column by its place.
+    pub(super) fn is_position(&self, at: usize) -> bool {
+        matches!(self.token(at + 1), Token::Number(..))
+            && self.words[at + 1] == self.words[at] + 1
+            && !self.is_behind_operand(at)
+    }
+
+    /// `#1`: a column of FROM, `"columns at"(1)`; behind ORDER BY and GROUP BY one of the SELECT list, `1`.
+    pub(super) fn position(&mut self, at: usize) {
+        let number = self.token(at + 1).clone();
+        let clauses = ["SELECT", "WHERE", "HAVING", "QUALIFY", "ON", "BY"];
+        let clause = (0..at).rev().find(|place| self.is_any(*place, &clauses));
+        match clause.is_some_and(|clause| self.is(clause, "BY")) {
+            true => self.replace(at, []),
+            false => {
+                self.replace(at, [quoted("columns at"), Token::LParen]);
+                self.replace(at + 1, [number, Token::RParen]);
+            }
+        }
     }
 
     fn is_behind_operand(&self, at: usize) -> bool {
@@ -290,6 +311,7 @@ impl Text<'_> {
             Keyword::FOR if !open.is_parenthesis && !open.is_comprehension => self.comprehension(at, open),
             Keyword::IF if open.is_comprehension => self.replace(at, [Token::Comma]),
             Keyword::ASOF => self.asof(at),
+            Keyword::INTERVAL => self.interval(at),
             _ if self.is(at, "POSITIONAL") && self.is(at + 1, "JOIN") => self.replace(at, POSITIONAL.map(word)),
             Keyword::STRUCT if at > 2 && self.follows(at, &["AS"]) && self.is(at - 3, "TYPE") => {}
             Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
@@ -434,6 +456,45 @@ impl Text<'_> {
         self.insert_or_end(place, [Token::Comma].into_iter().chain(call));
     }
 
+    /// `INTERVAL (x + 1) DAY` and `INTERVAL x DAY`: `to_days(x)`.
+    fn interval(&mut self, at: usize) {
+        const UNITS: [(&str, &str); 9] = [
+            ("year", "to_years"),
+            ("month", "to_months"),
+            ("week", "to_weeks"),
+            ("day", "to_days"),
+            ("hour", "to_hours"),
+            ("minute", "to_minutes"),
+            ("second", "to_seconds"),
+            ("millisecond", "to_milliseconds"),
+            ("microsecond", "to_microseconds"),
+        ];
+        let unit_at = |place: usize| match self.token(place) {
+            Token::Word(word) if word.quote_style.is_none() => {
+                let name = word.value.to_lowercase();
+                let name = name.strip_suffix('s').unwrap_or(&name);
+                UNITS.iter().find(|(unit, _)| *unit == name).map(|(_, function)| *function)
+            }
+            _ => None,
+        };
+        let closed = self.closed.get(&(at + 1)).copied().filter(|_| *self.token(at + 1) == Token::LParen);
+        match (closed, self.token(at + 1)) {
+            (Some(closed), _) => {
+                if let Some(function) = unit_at(closed + 1) {
+                    self.replace(at, [word(function)]);
+                    self.drop(closed + 1..closed + 2);
+                }
+            }
+            (None, Token::Word(_)) if self.is_name(at + 1) && unit_at(at + 1).is_none() => {
+                if let Some(function) = unit_at(at + 2) {
+                    self.replace(at, [word(function), Token::LParen]);
+                    self.replace(at + 2, [Token::RParen]);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// `ASOF [LEFT] JOIN t ON …`.
     fn asof(&mut self, at: usize) {
         let is_left = self.is(at + 1, "LEFT");
@@ -476,8 +537,12 @@ impl Text<'_> {
         let is_query = *self.token(at + 1) == Token::LParen
             || self.is_any(at + 1, &["SELECT", "WITH", "FROM", "VALUES", "TABLE", "SUMMARIZE", "PIVOT", "UNPIVOT"]);
         let call = [word("SELECT"), Token::Mul, word("FROM"), quoted("summarize"), Token::LParen, Token::LParen];
-        let table = if is_query { vec![] } else { vec![word("SELECT"), Token::Mul, word("FROM")] };
         let end = self.statement_end(at);
+        let table = match () {
+            () if self.is_only_from(at + 1, end) => vec![word("SELECT"), Token::Mul],
+            () if is_query => vec![],
+            () => vec![word("SELECT"), Token::Mul, word("FROM")],
+        };
         self.replace(at, call.into_iter().chain(table));
         self.insert_or_end(end, [Token::RParen, Token::RParen]);
     }

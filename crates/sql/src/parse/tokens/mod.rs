@@ -24,6 +24,7 @@ mod fragments;
 mod ignored;
 mod maintenance;
 mod moments;
+mod pivots;
 mod procedures;
 mod queries;
 mod refused;
@@ -47,7 +48,7 @@ pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 pub(crate) use self::constraints::INCLUDED;
 use self::ctes::Clauses;
 pub(crate) use self::current::CURRENT_OF;
-pub(crate) use self::definitions::{LIKE, NO_DATA, ONLY_NAMED, REFRESH};
+pub(crate) use self::definitions::{ENUM_OF, LIKE, NO_DATA, ONLY_NAMED, REFRESH};
 pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
@@ -213,6 +214,7 @@ impl<'a> Text<'a> {
                     self.drop(at + 1..at + 2);
                 }
                 Token::Mul if at > 1 => self.whole_row(at),
+                Token::Sharp if self.is_position(at) => self.position(at),
                 Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
                 Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),
                 _ => {}
@@ -303,7 +305,11 @@ impl<'a> Text<'a> {
                 }
             }
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
+            Keyword::PIVOT if level.in_from && *self.token(at + 1) == Token::LParen => self.pivot_in_from(at),
+            Keyword::ENUM if self.statement == Keyword::CREATE => self.enum_of_query(at),
+            Keyword::FUNCTION if self.follows(at, &["CREATE", "REPLACE"]) => self.function_as_macro(at),
             Keyword::FETCH => self.fetch(at),
+            Keyword::USING if self.statement == Keyword::MERGE && self.joins_merged(at) => {}
             Keyword::USING => match self.token(at + 1) {
                 Token::Lt => self.order_using(at, "ASC"),
                 Token::Gt => self.order_using(at, "DESC"),

@@ -12,6 +12,14 @@ use super::{Text, calls, quoted, word};
 const PRAGMAS: [&str; 7] =
     ["table_info", "show", "show_tables", "show_tables_expanded", "database_list", "database_size", "version"];
 
+/// Pragmas that turn a setting on or off.
+const SWITCHES: [(&str, &str, &str); 4] = [
+    ("enable_progress_bar", "enable_progress_bar", "true"),
+    ("disable_progress_bar", "enable_progress_bar", "false"),
+    ("enable_object_cache", "enable_object_cache", "true"),
+    ("disable_object_cache", "enable_object_cache", "false"),
+];
+
 impl Text<'_> {
     /// SHOW, which begins there; `is_whole` if the statement does.
     pub(super) fn show(&mut self, at: usize, is_whole: bool) {
@@ -59,15 +67,35 @@ impl Text<'_> {
     fn describe_query(&mut self, at: usize, first: usize, end: usize) {
         let is_file = matches!(self.token(first), Token::SingleQuotedString(_));
         let call = [word("SELECT"), Token::Mul, word("FROM"), quoted("describe"), Token::LParen, Token::LParen];
-        let table = if is_file { vec![word("SELECT"), Token::Mul, word("FROM")] } else { vec![] };
+        let table = match () {
+            () if is_file => vec![word("SELECT"), Token::Mul, word("FROM")],
+            () if self.is_only_from(first, end) => vec![word("SELECT"), Token::Mul],
+            () => vec![],
+        };
         self.replace(at, call.into_iter().chain(table));
         self.insert_or_end(end, [Token::RParen, Token::RParen]);
+    }
+
+    /// Whether a query has FROM and no SELECT.
+    pub(super) fn is_only_from(&self, begin: usize, end: usize) -> bool {
+        let mut at = begin + 1;
+        while at < end && !self.is(at, "SELECT") {
+            at = self.closed.get(&at).copied().unwrap_or(at) + 1;
+        }
+        self.is(begin, "FROM") && at >= end
     }
 
     /// PRAGMA, which begins there.
     pub(super) fn pragma(&mut self, at: usize) {
         if *self.token(at + 2) == Token::Eq {
             return self.replace(at, [word("SET")]);
+        }
+        // PRAGMA enable_progress_bar: SET enable_progress_bar = true.
+        for (name, switch, truth) in SWITCHES {
+            if self.is(at + 1, name) && self.ends_statement(at + 2) {
+                self.replace(at, [word("SET")]);
+                return self.replace(at + 1, [word(switch), Token::Eq, word(truth)]);
+            }
         }
         let Some(name) = PRAGMAS.iter().find(|name| self.is(at + 1, name)) else { return };
         let name = quoted(&format!("pragma_{name}"));

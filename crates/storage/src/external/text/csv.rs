@@ -416,6 +416,7 @@ fn inferred(seen: &[Seen], options: &OpenOptions, forms: &Forms) -> Result<Schem
         }
     }
     let fields = names.into_iter().zip(guesses).map(|(name, guess)| {
+        let guess = guess.limited(&options.csv.candidates);
         let ty = if options.csv.all_text { DataType::Utf8View } else { guess.data_type_with(forms) };
         ArrowField::new(name, ty, true)
     });

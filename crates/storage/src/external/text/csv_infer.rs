@@ -5,7 +5,7 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 use super::csv_dates::{DateOrder, DateOrders, is_time};
 use super::csv_fields::{Dialect, Field, Found, record};
 use super::csv_values::{Forms, parse_date, parse_integer, parse_text, parse_timestamp};
-use crate::external::options::CsvOptions;
+use crate::external::options::{Candidate, CsvOptions};
 
 /// Records looked at to find the delimiter.
 const DELIMITER_RECORDS: usize = 50;
@@ -117,6 +117,23 @@ impl Guess {
             moments: DateOrders::default(),
             ..Self::default()
         }
+    }
+
+    /// What the values could all be, of these types only.
+    pub fn limited(mut self, candidates: &[Candidate]) -> Self {
+        let is_one = |candidate| candidates.is_empty() || candidates.contains(&candidate);
+        self.boolean &= is_one(Candidate::Boolean);
+        self.integer &= is_one(Candidate::Integer);
+        self.long &= is_one(Candidate::Long);
+        self.float &= is_one(Candidate::Double);
+        self.time &= is_one(Candidate::Time);
+        if !is_one(Candidate::Date) {
+            (self.date, self.orders) = (false, DateOrders::default());
+        }
+        if !is_one(Candidate::Timestamp) {
+            (self.timestamp, self.moments) = (false, DateOrders::default());
+        }
+        self
     }
 
     /// What the values of both could all be.
@@ -464,6 +481,24 @@ mod tests {
         let mut guess = Guess::default();
         values.iter().for_each(|value| guess.see(false, value.as_bytes(), &Forms::default()));
         guess.data_type()
+    }
+
+    #[test]
+    fn types_are_those_that_are_allowed() {
+        let guess = |values: &[&str]| {
+            let mut guess = Guess::default();
+            values.iter().for_each(|value| guess.see(false, value.as_bytes(), &Forms::default()));
+            guess
+        };
+        for (values, candidates, expected) in [
+            (&["1", "2"][..], &[][..], DataType::Int64),
+            (&["1", "2"], &[Candidate::Double, Candidate::Text], DataType::Float64),
+            (&["1", "2"], &[Candidate::Date], DataType::Utf8View),
+            (&["2024-01-02"], &[Candidate::Integer], DataType::Utf8View),
+            (&["2024-01-02"], &[Candidate::Timestamp], DataType::Timestamp(TimeUnit::Microsecond, None)),
+        ] {
+            assert_eq!(guess(values).limited(candidates).data_type(), expected, "{values:?} {candidates:?}");
+        }
     }
 
     #[test]

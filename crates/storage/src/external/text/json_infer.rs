@@ -178,34 +178,34 @@ impl Members {
     }
 
     /// A map from the keys to what all values have in common.
-    fn map(&self, options: &JsonOptions) -> DataType {
+    fn map(&self, options: &JsonOptions, level: usize) -> DataType {
         let mut all = Shape::default();
         self.shapes.iter().for_each(|(_, shape)| all.merge(shape));
-        let pair = vec![Field::new("key", DataType::Utf8View, false), all.field("value", options)];
+        let pair = vec![Field::new("key", DataType::Utf8View, false), all.field("value", options, level + 1)];
         DataType::Map(Arc::new(Field::new("entries", DataType::Struct(pair.into()), false)), false)
     }
 
     /// The columns, and whether the only one is of whole records.
     pub fn columns(&self, options: &JsonOptions) -> (Vec<Field>, bool) {
-        match options.whole || self.is_map(options) {
+        match options.whole || self.is_map(options) || options.depth_max == Some(0) {
             true => (vec![self.whole(options)], true),
-            false => (self.fields(options), false),
+            false => (self.fields(options, 1), false),
         }
     }
 
     fn whole(&self, options: &JsonOptions) -> Field {
-        if options.untyped || self.is_empty() {
+        if options.untyped || self.is_empty() || options.depth_max == Some(0) {
             return json_field(WHOLE_COLUMN);
         }
         let data_type = match self.is_map(options) {
-            true => self.map(options),
-            false => DataType::Struct(self.fields(options).into()),
+            true => self.map(options, 0),
+            false => DataType::Struct(self.fields(options, 1).into()),
         };
         Field::new(WHOLE_COLUMN, data_type, true)
     }
 
-    fn fields(&self, options: &JsonOptions) -> Vec<Field> {
-        self.shapes.iter().map(|(name, shape)| shape.field(name, options)).collect()
+    fn fields(&self, options: &JsonOptions, level: usize) -> Vec<Field> {
+        self.shapes.iter().map(|(name, shape)| shape.field(name, options, level)).collect()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -261,7 +261,11 @@ impl Shape {
         }
     }
 
-    fn field(&self, name: &str, options: &JsonOptions) -> Field {
+    /// The column, which is so deep.
+    fn field(&self, name: &str, options: &JsonOptions, level: usize) -> Field {
+        if options.depth_max.is_some_and(|most| level >= most) {
+            return json_field(name);
+        }
         let scalars = [self.boolean, self.numbers.is_some(), self.texts.is_some()];
         let is_scalar = scalars.contains(&true);
         let data_type = match (&self.items, &self.members) {
@@ -278,10 +282,10 @@ impl Shape {
                 // Values of several kinds.
                 _ => return json_field(name),
             },
-            (Some(items), None) if !is_scalar => DataType::List(Arc::new(items.field("item", options))),
-            (None, Some(members)) if !is_scalar && members.is_map(options) => members.map(options),
+            (Some(items), None) if !is_scalar => DataType::List(Arc::new(items.field("item", options, level + 1))),
+            (None, Some(members)) if !is_scalar && members.is_map(options) => members.map(options, level),
             (None, Some(members)) if !is_scalar && !members.is_empty() => {
-                DataType::Struct(members.fields(options).into())
+                DataType::Struct(members.fields(options, level + 1).into())
             }
             _ => return json_field(name),
         };
@@ -387,6 +391,21 @@ mod tests {
         assert_eq!(told(text, untyped), ["json jso"]);
         let many = (0..300).map(|number| format!("{{\"k{number}\":1}}\n")).collect::<String>();
         assert_eq!(told(&many, JsonOptions::default()), ["json Map"]);
+    }
+
+    #[test]
+    fn what_is_deeper_than_is_looked_at_is_json() {
+        let text = "{\"a\":1,\"b\":{\"x\":[1]}}\n";
+        for (depth, wanted) in [(0, "json json"), (1, "a json, b json")] {
+            let options = JsonOptions { depth_max: Some(depth), ..JsonOptions::default() };
+            let columns = types_with(text, &options);
+            let told = columns.iter().map(|(name, told)| format!("{name} {told}")).collect::<Vec<_>>();
+            assert_eq!(told.join(", "), wanted);
+        }
+        let options = JsonOptions { depth_max: Some(2), ..JsonOptions::default() };
+        let columns = types_with(text, &options);
+        assert_eq!(columns[0].1, "Int64");
+        assert!(columns[1].1.starts_with("Struct(") && !columns[1].1.contains("List"), "{}", columns[1].1);
     }
 
     #[test]

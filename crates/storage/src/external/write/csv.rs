@@ -39,8 +39,13 @@ fn end_line(builder: &WriterBuilder, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes rows. Fails with kind `Value` if a value has no text.
-pub(super) fn write_rows(builder: &WriterBuilder, rows: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+/// Writes rows, the values of the quoted columns in quotes. Fails with kind `Value` if a value has no text.
+pub(super) fn write_rows(
+    builder: &WriterBuilder,
+    quoted: &[String],
+    rows: &RecordBatch,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let options = FormatOptions::default()
         .with_display_error(false)
         .with_date_format(builder.date_format())
@@ -65,11 +70,12 @@ pub(super) fn write_rows(builder: &WriterBuilder, rows: &RecordBatch, out: &mut 
             None => Texts::Arrow(ArrayFormatter::try_new(array, &options).map_err(from_arrow)?),
         };
         let is_number = field.data_type().is_numeric();
-        columns.push((texts, array.logical_nulls(), is_number, field.name()));
+        let is_quoted = quoted.iter().any(|name| name == "*" || name == field.name());
+        columns.push((texts, array.logical_nulls(), is_number, is_quoted, field.name()));
     }
     let mut text = String::new();
     for row in 0..rows.num_rows() {
-        for (index, (texts, nulls, is_number, name)) in columns.iter().enumerate() {
+        for (index, (texts, nulls, is_number, is_quoted, name)) in columns.iter().enumerate() {
             if index > 0 {
                 out.push(builder.delimiter());
             }
@@ -88,7 +94,10 @@ pub(super) fn write_rows(builder: &WriterBuilder, rows: &RecordBatch, out: &mut 
             };
             let text = if builder.ignore_leading_whitespace() { text.trim_start() } else { text };
             let text = if builder.ignore_trailing_whitespace() { text.trim_end() } else { text };
-            write_field(builder, text, *is_number, index == 0, out);
+            match is_quoted {
+                true => write_quoted(builder, text, out),
+                false => write_field(builder, text, *is_number, index == 0, out),
+            }
         }
         end_line(builder, out);
     }
@@ -114,11 +123,16 @@ fn write_field(builder: &WriterBuilder, text: &str, is_number: bool, is_first: b
         QuoteStyle::Never => false,
         _ => is_needed(),
     };
-    if !is_quoted {
-        return out.extend_from_slice(bytes);
+    match is_quoted {
+        true => write_quoted(builder, text, out),
+        false => out.extend_from_slice(bytes),
     }
+}
+
+fn write_quoted(builder: &WriterBuilder, text: &str, out: &mut Vec<u8>) {
+    let quote = builder.quote();
     out.push(quote);
-    for &byte in bytes {
+    for &byte in text.as_bytes() {
         if builder.double_quote() {
             if byte == quote {
                 out.push(quote);
@@ -145,8 +159,24 @@ mod tests {
         let rows = rows.unwrap();
         let mut out = Vec::new();
         write_header(builder, &rows.schema(), &mut out);
-        write_rows(builder, &rows, &mut out).unwrap();
+        write_rows(builder, &[], &rows, &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn columns_are_quoted_where_it_is_said() {
+        let columns: Vec<(&str, ArrayRef)> =
+            vec![("n", Arc::new(Float64Array::from(vec![Some(1.5), None]))), ("t", texts(&[Some("a"), Some("b\"c")]))];
+        let rows =
+            RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)));
+        let rows = rows.unwrap();
+        for (quoted, expected) in
+            [(vec!["n".to_owned()], "\"1.5\",a\n,\"b\"\"c\"\n"), (vec!["*".to_owned()], "\"1.5\",\"a\"\n,\"b\"\"c\"\n")]
+        {
+            let mut out = Vec::new();
+            write_rows(&WriterBuilder::new(), &quoted, &rows, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{quoted:?}");
+        }
     }
 
     fn texts(values: &[Option<&str>]) -> ArrayRef {

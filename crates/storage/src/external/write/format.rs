@@ -1,5 +1,6 @@
 //! How files are written: what COPY and the options of a table say about it.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -40,6 +41,39 @@ pub struct Packing {
     pub level: Option<u32>,
 }
 
+/// What is said besides about files that are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteExtras {
+    /// What stands around the rows of a file of text.
+    pub frame: Option<Frame>,
+    /// Columns whose values are in quotes in CSV, whatever they are; `*` for all. NULL never is.
+    pub quoted_columns: Vec<String>,
+    /// Ids of columns in Parquet, by their names.
+    pub field_ids: HashMap<String, i32>,
+    /// Bytes of a row group of Parquet at most.
+    pub row_group_bytes_max: Option<usize>,
+    /// Another file of a folder is begun when one has so many bytes.
+    pub file_bytes_max: Option<u64>,
+}
+
+/// What a file of text begins with, has between its rows, and ends with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// In front of the first row.
+    pub begin: String,
+    /// Between two rows, in the place of a line's end.
+    pub between: String,
+    /// Behind the last row.
+    pub end: String,
+}
+
+impl Frame {
+    /// Of a JSON array that has a row on each line.
+    pub fn of_array() -> Self {
+        Self { begin: "[\n\t".to_owned(), between: ",\n\t".to_owned(), end: "\n]\n".to_owned() }
+    }
+}
+
 impl WriteFormat {
     /// The format alone.
     pub fn format(&self) -> Format {
@@ -56,6 +90,9 @@ impl WriteFormat {
 pub(super) struct TextEncoder {
     form: TextForm,
     packing: Packing,
+    frame: Option<Frame>,
+    /// Whether the piece has rows already.
+    has_rows: bool,
     packer: Option<Packer>,
     /// What is packed is not in here.
     text: Vec<u8>,
@@ -63,7 +100,7 @@ pub(super) struct TextEncoder {
 
 #[derive(Clone)]
 enum TextForm {
-    Csv(WriterBuilder),
+    Csv(WriterBuilder, Vec<String>),
     Json,
 }
 
@@ -83,25 +120,50 @@ const PIECE_BYTES: usize = 1 << 20;
 
 impl TextEncoder {
     /// For CSV and JSON; `None` for other formats.
-    pub fn new(format: &WriteFormat) -> Option<Self> {
+    pub fn new(format: &WriteFormat, extras: &WriteExtras) -> Option<Self> {
         let (form, packing) = match format {
-            WriteFormat::Csv(builder, packing) => (TextForm::Csv(builder.clone()), *packing),
+            WriteFormat::Csv(builder, packing) => {
+                (TextForm::Csv(builder.clone(), extras.quoted_columns.clone()), *packing)
+            }
             WriteFormat::Json(packing) => (TextForm::Json, *packing),
             WriteFormat::Parquet(_) | WriteFormat::Arrow => return None,
         };
-        Some(Self::of(form, packing))
+        Some(Self::of(form, packing, extras.frame.clone()))
     }
 
-    fn of(form: TextForm, packing: Packing) -> Self {
-        Self { form, packing, packer: None, text: Vec::new() }
+    fn of(form: TextForm, packing: Packing, frame: Option<Frame>) -> Self {
+        Self { form, packing, frame, has_rows: false, packer: None, text: Vec::new() }
     }
 
     /// What a file begins with, whether it has rows or not.
     pub fn header(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
-        let mut own = Self::of(self.form.clone(), self.packing);
-        if matches!(&self.form, TextForm::Csv(builder) if builder.header()) {
-            own.add(&RecordBatch::new_empty(schema.clone()), true)?;
+        let mut own = Self::of(self.form.clone(), self.packing, None);
+        if let Some(frame) = &self.frame {
+            own.text.extend_from_slice(frame.begin.as_bytes());
         }
+        if let TextForm::Csv(builder, _) = &self.form
+            && builder.header()
+        {
+            write_header(builder, schema, &mut own.text);
+        }
+        own.pack()?;
+        own.take()
+    }
+
+    /// What stands between two pieces; nothing unless the file has a frame.
+    pub fn between(&self) -> Result<Vec<u8>> {
+        self.packed(self.frame.as_ref().map_or("", |frame| &frame.between))
+    }
+
+    /// What the file ends with.
+    pub fn end(&self) -> Result<Vec<u8>> {
+        self.packed(self.frame.as_ref().map_or("", |frame| &frame.end))
+    }
+
+    fn packed(&self, text: &str) -> Result<Vec<u8>> {
+        let mut own = Self::of(self.form.clone(), self.packing, None);
+        own.text.extend_from_slice(text.as_bytes());
+        own.pack()?;
         own.take()
     }
 
@@ -113,13 +175,9 @@ impl TextEncoder {
 
     /// Adds rows. Fails with kind `Unsupported` or `Value` if the format has no form for a value.
     pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
-        self.add(rows, false)
-    }
-
-    fn add(&mut self, rows: &RecordBatch, header: bool) -> Result<()> {
+        let start = self.text.len();
         match &self.form {
-            TextForm::Csv(builder) if header => write_header(builder, &rows.schema(), &mut self.text),
-            TextForm::Csv(builder) => write_rows(builder, rows, &mut self.text)?,
+            TextForm::Csv(builder, quoted) => write_rows(builder, quoted, rows, &mut self.text)?,
             TextForm::Json => {
                 let builder = JsonBuilder::new().with_explicit_nulls(true);
                 let mut writer =
@@ -127,6 +185,35 @@ impl TextEncoder {
                 writer.write(rows).map_err(from_arrow)?;
             }
         }
+        self.put_in_frame(start);
+        self.pack()
+    }
+
+    /// Has rows that are lines behind a place stand between each other as the frame says.
+    fn put_in_frame(&mut self, start: usize) {
+        let Some(frame) = &self.frame else { return };
+        let lines = self.text.split_off(start);
+        let Some(rows) = lines.strip_suffix(b"\n") else { return };
+        if self.has_rows {
+            self.text.extend_from_slice(frame.between.as_bytes());
+        }
+        self.has_rows = true;
+        match self.form {
+            // Values of CSV may have line ends in them, those of JSON have none.
+            TextForm::Csv(..) => self.text.extend_from_slice(rows),
+            TextForm::Json => {
+                for (place, row) in rows.split(|byte| *byte == b'\n').enumerate() {
+                    if place > 0 {
+                        self.text.extend_from_slice(frame.between.as_bytes());
+                    }
+                    self.text.extend_from_slice(row);
+                }
+            }
+        }
+    }
+
+    /// Packs what is text.
+    fn pack(&mut self) -> Result<()> {
         if self.packing.compression == Compression::Plain || self.text.is_empty() {
             return Ok(());
         }
@@ -152,6 +239,7 @@ impl TextEncoder {
 
     /// Takes the piece out.
     pub fn take(&mut self) -> Result<Vec<u8>> {
+        self.has_rows = false;
         match self.packer.take() {
             Some(packer) => packer.finish().map_err(|error| packing_failed(&error)),
             None => Ok(std::mem::take(&mut self.text)),

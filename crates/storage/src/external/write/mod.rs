@@ -38,9 +38,10 @@ use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 use object_store::path::{Path as StorePath, PathPart};
 use parking_lot::Mutex;
+use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use tokio::runtime::Handle;
 
-pub use format::{Packing, WriteFormat};
+pub use format::{Frame, Packing, WriteExtras, WriteFormat};
 pub(crate) use plain::{EncodedFile, unwritable_file};
 pub use staging::{FolderFiles, Staging};
 
@@ -99,6 +100,8 @@ pub struct FileWriter {
     pub name: String,
     /// How files are written.
     pub format: WriteFormat,
+    /// What is said besides.
+    pub extras: WriteExtras,
     /// Where they go.
     pub destination: Destination,
     /// Columns whose values are in the names of folders, outermost first.
@@ -178,7 +181,11 @@ impl FileOperation {
             let field = field.clone().with_nullable(field.is_nullable() && !required.contains(&column));
             // UUIDs are bytes in Parquet, which other programs take for UUIDs.
             let is_bytes = is_parquet && field.metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE);
-            if is_bytes { field.with_data_type(DataType::FixedSizeBinary(16)) } else { field }
+            let field = if is_bytes { field.with_data_type(DataType::FixedSizeBinary(16)) } else { field };
+            let Some(id) = writer.extras.field_ids.get(field.name()).filter(|_| is_parquet) else { return field };
+            let mut said = field.metadata().clone();
+            said.insert(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string());
+            field.with_metadata(said)
         };
         let fields = columns.iter().map(field).collect::<Vec<_>>();
         let schema = Arc::new(Schema::new_with_metadata(fields, request.schema.metadata().clone()));
@@ -201,6 +208,7 @@ impl FileOperation {
             _ => usize::MAX,
         };
         let bytes = (request.memory_bytes / ROW_GROUP_PART).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX);
+        let bytes = writer.extras.row_group_bytes_max.map_or(bytes, |most| bytes.min(most.max(1)));
         let operation = Arc::new(Self {
             name: writer.name.as_str().into(),
             writer: writer.clone(),
@@ -250,7 +258,7 @@ impl FileOperation {
         let file = OutputFile::new(
             self.name.clone(),
             place,
-            &self.writer.format,
+            self.said(),
             &self.schema,
             self.bounds,
             self.held.clone(),
@@ -290,11 +298,17 @@ impl FileOperation {
     fn is_full(&self, file: &OutputFile) -> bool {
         let is_single =
             matches!(self.writer.destination, Destination::File(_) | Destination::Pipe(_) | Destination::Object(..));
-        !is_single && file.rows() >= self.writer.file_rows_max
+        let is_large = || self.writer.extras.file_bytes_max.is_some_and(|most| file.bytes() >= most);
+        !is_single && (file.rows() >= self.writer.file_rows_max || is_large())
+    }
+
+    /// What is said about how files are written.
+    fn said(&self) -> (&WriteFormat, &WriteExtras) {
+        (&self.writer.format, &self.writer.extras)
     }
 
     fn new_part(&self, below: &Path) -> Result<FilePart> {
-        Ok(FilePart::new(self.file(below)?, &self.writer.format, self.bounds))
+        Ok(FilePart::new(self.file(below)?, self.said(), self.bounds))
     }
 
     fn is_remote(&self) -> bool {

@@ -28,7 +28,7 @@ use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use tokio::io::AsyncWriteExt;
 
 use super::blocks::{Due, Outbox};
-use super::format::{TextEncoder, WriteFormat};
+use super::format::{TextEncoder, WriteExtras, WriteFormat};
 use super::in_order::{Piece, Sequence};
 use super::local::LocalOutput;
 use super::row_groups::{Gathered, ParquetOutput, RowGroup, RowGroupBounds, chunked_writer, needed_bytes};
@@ -73,6 +73,8 @@ struct OutputState {
     outbox: Outbox,
     /// Where the next block belongs.
     offset: u64,
+    /// Whether a piece of text with rows is in it.
+    has_pieces: bool,
     /// Rows that packets had left, too few for a row group.
     rest: Vec<RecordBatch>,
     /// What waits for its turn, where rows come in order.
@@ -88,13 +90,13 @@ impl OutputFile {
     pub fn new(
         name: Arc<str>,
         place: OutputPlace,
-        format: &WriteFormat,
+        (format, extras): (&WriteFormat, &WriteExtras),
         schema: &SchemaRef,
         bounds: RowGroupBounds,
         held: Arc<AtomicUsize>,
     ) -> Result<Self> {
         let outbox = Outbox::default();
-        let encoder = match (format, TextEncoder::new(format)) {
+        let encoder = match (format, TextEncoder::new(format, extras)) {
             (_, Some(text)) => {
                 outbox.clone().write_all(&text.header(schema)?).map_err(|error| unwritable(&name, &error))?;
                 FileEncoder::Text(text)
@@ -113,13 +115,20 @@ impl OutputFile {
             }
         };
         let (sequence, gathered) = (Sequence::default(), Gathered::new(bounds));
-        let state = OutputState { encoder, outbox, offset: 0, rest: Vec::new(), sequence, gathered, held: 0 };
+        let (rest, has_pieces) = (Vec::new(), false);
+        let state = OutputState { encoder, outbox, offset: 0, has_pieces, rest, sequence, gathered, held: 0 };
         Ok(Self { name, place, state: Mutex::new(state), rows: AtomicU64::new(0), held })
     }
 
     /// Rows that packets have for it so far.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it has so far.
+    pub fn bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.offset + state.outbox.bytes() as u64
     }
 
     /// Changes the state, and counts anew what it holds.
@@ -235,7 +244,9 @@ impl OutputFile {
             FileEncoder::Text(text) if state.offset == 0 && state.outbox.bytes() == 0 => {
                 state.outbox.write_all(&text.empty()?).map_err(|error| unwritable(&self.name, &error))
             }
-            FileEncoder::Text(_) => Ok(()),
+            FileEncoder::Text(text) => {
+                state.outbox.write_all(&text.end()?).map_err(|error| unwritable(&self.name, &error))
+            }
         })
     }
 
@@ -276,7 +287,16 @@ impl OutputState {
                     gathered.write(rows, || parquet.borrow().row_group(), |chunks| parquet.borrow_mut().append(chunks))
                 })
             }
-            Piece::Text(text) => self.outbox.write_all(&text).map_err(|error| unwritable(name, &error)),
+            Piece::Text(piece) if piece.is_empty() => Ok(()),
+            Piece::Text(piece) => {
+                let between = match &self.encoder {
+                    FileEncoder::Text(text) if self.has_pieces => text.between()?,
+                    _ => Vec::new(),
+                };
+                self.has_pieces = true;
+                let written = self.outbox.write_all(&between).and_then(|()| self.outbox.write_all(&piece));
+                written.map_err(|error| unwritable(name, &error))
+            }
         }
     }
 
@@ -308,7 +328,8 @@ pub(super) fn keeps_order(format: &WriteFormat) -> bool {
             !options.global.content_defined_chunking.enabled
                 && options.global.max_row_group_size == PARQUET_ROW_GROUP_ROWS
         }
-        _ => TextEncoder::new(format).is_some(),
+        WriteFormat::Csv(..) | WriteFormat::Json(..) => true,
+        WriteFormat::Arrow => false,
     }
 }
 
@@ -338,9 +359,9 @@ enum PartEncoder {
 }
 
 impl FilePart {
-    pub fn new(file: Arc<OutputFile>, format: &WriteFormat, bounds: RowGroupBounds) -> Self {
+    pub fn new(file: Arc<OutputFile>, (format, extras): (&WriteFormat, &WriteExtras), bounds: RowGroupBounds) -> Self {
         let is_parquet = matches!(file.state.lock().encoder, FileEncoder::Parquet(_));
-        let encoder = match TextEncoder::new(format) {
+        let encoder = match TextEncoder::new(format, extras) {
             Some(text) => PartEncoder::Text(text),
             None if is_parquet => PartEncoder::RowGroups(Gathered::new(bounds)),
             None => PartEncoder::Rows,

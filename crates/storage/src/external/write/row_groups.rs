@@ -294,7 +294,11 @@ fn told_schema(schema: &SchemaRef, coerces: bool) -> Result<Option<SchemaDescrip
             }
             let builder = ParquetType::primitive_type_builder(ty.name(), PhysicalType::FIXED_LEN_BYTE_ARRAY);
             let builder = builder.with_length(16).with_repetition(ty.get_basic_info().repetition());
-            builder.with_logical_type(Some(LogicalType::Uuid)).build().map(Arc::new)
+            builder
+                .with_id(ty.get_basic_info().has_id().then(|| ty.get_basic_info().id()))
+                .with_logical_type(Some(LogicalType::Uuid))
+                .build()
+                .map(Arc::new)
         });
         let fields = fields.collect::<parquet::errors::Result<Vec<_>>>()?;
         let root = ParquetType::group_type_builder(root.name()).with_fields(fields).build()?;

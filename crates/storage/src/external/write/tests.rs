@@ -118,6 +118,7 @@ pub(super) fn writer(destination: Destination, format: WriteFormat, disk: Arc<dy
     FileWriter {
         name: "out".to_owned(),
         format,
+        extras: WriteExtras::default(),
         destination,
         partition_columns: Vec::new(),
         keeps_partition_columns: false,
@@ -172,6 +173,23 @@ fn what_is_written_is_read_back_in_every_format() {
                 assert_eq!(read(&path, disk.clone()).unwrap().len(), 0, "{ending}");
             }
             assert_eq!(disk.list(Path::new("/f")).unwrap().len(), 1, "{ending}: nothing else is left");
+        }
+    }
+}
+
+#[test]
+fn what_stands_around_rows_is_in_a_file_once() {
+    let packets = [vec![rows(0, 700), rows(700, 1)], vec![rows(1000, 500)], vec![rows(5000, 9)]];
+    let array = WriteExtras { frame: Some(Frame::of_array()), ..WriteExtras::default() };
+    for (ending, compression) in [("json", Compression::Plain), ("json.gz", Compression::Gzip)] {
+        for revokes in [false, true] {
+            let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+            let path = format!("/f/out.{ending}");
+            let to_file =
+                writer(Destination::File(path.clone().into()), WriteFormat::Json(packing(compression)), disk.clone());
+            let to_file = FileWriter { extras: array.clone(), ..to_file };
+            assert_eq!(run(&to_file, &packets, 1 << 30, revokes).unwrap(), 1210, "{ending}");
+            assert_eq!(read(&path, disk).unwrap(), texts(&packets.concat()), "{ending}");
         }
     }
 }
