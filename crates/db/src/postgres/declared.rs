@@ -450,7 +450,7 @@ fn topic_numbers(snapshot: &SessionSnapshot, topic: &Topic) -> Option<(Cell, u32
         objects.find(|object| object.id == id).filter(|object| snapshot.sees(&object.name))
     };
     match topic {
-        Topic::Subject(Subject::Database) | Topic::Role(_) => None,
+        Topic::Subject(Subject::Database | Subject::Language(_)) | Topic::Role(_) => None,
         Topic::Subject(Subject::Schema(id)) => {
             let (name, _) = snapshot.catalog.schemas().find(|(_, known)| known == id)?;
             Some((snapshot.schema_oid(name)?.into(), PG_NAMESPACE, 0))

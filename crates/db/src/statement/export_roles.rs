@@ -129,6 +129,7 @@ fn commented(snapshot: &SessionSnapshot, topic: &Topic) -> Option<String> {
     };
     Some(match topic {
         Topic::Subject(Subject::Database) => format!("DATABASE {CATALOG_NAME}"),
+        Topic::Subject(Subject::Language(language)) => format!("LANGUAGE {}", language.name()),
         Topic::Subject(Subject::Schema(id)) => {
             let (name, _) = snapshot.catalog.kept_schemas().find(|(_, known)| known == id)?;
             format!("SCHEMA {}", quoted(name))

@@ -255,14 +255,8 @@ impl FileOperation {
             return Ok(file.clone());
         }
         let place = self.place(below, files.all.len())?;
-        let file = OutputFile::new(
-            self.name.clone(),
-            place,
-            self.said(),
-            &self.schema,
-            self.bounds,
-            self.held.clone(),
-        )?;
+        let file =
+            OutputFile::new(self.name.clone(), place, self.said(), &self.schema, self.bounds, self.held.clone())?;
         let file = Arc::new(file);
         files.open.insert(below.to_owned(), file.clone());
         files.all.push(file.clone());
