@@ -75,7 +75,8 @@ fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..))
 }
 
-fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
+/// A value in another type. Fails with kind `Value` if it has none there.
+pub fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, wanted, &options).map_err(|error| {
         let code = if wanted.is_integer() && is_whole(array) { "22003" } else { "22P02" };
