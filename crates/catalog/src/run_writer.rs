@@ -1,8 +1,9 @@
 //! Makes runs of an index: of sorted entries, or of other runs, in memory or in a file.
 //!
 //! What the end of a key file says of a run: its least and its greatest key, each with its length before it (4 bytes),
-//! then for each block eight bytes of its first key (as a number) and how many entries it has (4). A [filter](KeyFilter) of
-//! the keys may follow: files of version 1 have none, and a run that is too long for the memory has none either.
+//! then for each block eight bytes of its first key (as a number) and how many entries it has (4). A
+//! [filter](KeyFilter) of the keys may follow: files of version 1 have none, and a run that is too long for the memory
+//! has none either.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

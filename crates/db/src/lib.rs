@@ -22,8 +22,8 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `sqlstate`, `cursors`, `channels`, `sender`,
-//! `settings`, `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`,
-//! `data`, `data_folder`, `database`, `session`, `words`, `statement`.
+//! `known_settings`, `settings_of_duckdb`, `settings`, `status`, `system`, `plan_json`, `activity`, `postgres`,
+//! `plans`, `kept`, `put_off`, `remembered`, `data`, `data_folder`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
@@ -40,6 +40,7 @@ mod forms;
 #[cfg(test)]
 mod fragment_tests;
 mod kept;
+mod known_settings;
 mod plan_json;
 pub mod plans;
 pub mod postgres;

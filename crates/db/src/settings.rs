@@ -33,7 +33,7 @@ use diligence_storage::segment::{FormatChoice, SegmentFormat};
 use parking_lot::RwLock;
 
 use crate::duration::{display, duration};
-use crate::postgres::meaningless;
+use crate::known_settings::meaningless;
 use crate::settings_of_duckdb::{changes_nothing, own_name, said_at_the_start};
 
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.

@@ -1,8 +1,8 @@
 //! Rows in the order of the file that they are read from, where a statement asks for no other: `preserve_order`.
 //!
 //! A chain of operators that take rows one by one keeps it, from the scan to the result, to a writer or to a LIMIT
-//! (`ordered`). Several packets read and compute such a chain, and its rows are put in order behind it. So it costs next
-//! to nothing, unless what takes them is a writer that takes ordered rows of one packet only.
+//! (`ordered`). Several packets read and compute such a chain, and its rows are put in order behind it. So it costs
+//! next to nothing, unless what takes them is a writer that takes ordered rows of one packet only.
 
 use diligence_engine::plan::{Node, Plan, PlanTables, Scan};
 

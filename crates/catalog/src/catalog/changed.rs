@@ -181,9 +181,9 @@ impl Catalog {
         self.settle(position)
     }
 
-    /// Makes the indexes of a table, or the one of a name, of its rows again. The rows are the same, so nothing is written down, and no plan
-    /// is obsolete. Fails with kind `File` if rows cannot be read, `Resource` if memory is short, and 23505 if two rows
-    /// have one key that is unique.
+    /// Makes the indexes of a table, or the one of a name, of its rows again. The rows are the same, so nothing is
+    /// written down, and no plan is obsolete. Fails with kind `File` if rows cannot be read, `Resource` if memory is
+    /// short, and 23505 if two rows have one key that is unique.
     pub fn reindex(&self, table: &ObjectRef, only: Option<&str>) -> Result<()> {
         let writer = self.object(table)?.writer.clone();
         let writing = writer.lock();

@@ -70,8 +70,9 @@ impl NativeTable {
         Self::of(self.declared.clone(), self.pieces().to_vec(), self.rows.next_number, *self.version(), indexes)
     }
 
-    /// The same version with indexes that are made of its rows: all of them, or the one of a name. Fails with kind `File` if these cannot be read,
-    /// `Resource` if memory is short, and 23505 if two rows have one key that is unique.
+    /// The same version with indexes that are made of its rows: all of them, or the one of a name. Fails with kind
+    /// `File` if these cannot be read, `Resource` if memory is short, and 23505 if two rows have one key that is
+    /// unique.
     pub(crate) fn reindexed(&self, only: Option<&str>) -> Result<Self> {
         let memory = self.counted().map(Reservation::sibling);
         let keys = self.rules().keys.iter().zip(&self.rows.indexes);

@@ -41,13 +41,10 @@ use diligence_types::SqlType;
 use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use diligence_types::text::zones;
 use rows::{CatalogTable, Cell};
-pub use settings::known_settings;
-pub(crate) use settings::meaningless;
 
 use crate::activity::Activities;
+pub use crate::known_settings::{SERVER_VERSION, known_settings};
 
-/// The version that clients are told: they choose their questions by it.
-pub const SERVER_VERSION: &str = "16.6";
 /// A relation as the tables list it.
 struct Listed {
     schema: String,

@@ -12,7 +12,7 @@ use super::{Binder, Rows, normalized, unsupported};
 use crate::quoting::{literal, quoted};
 
 /// The rows of one path.
-struct Part<'c> {
+struct PathPart<'c> {
     /// The JSON that the path is followed in, as an expression.
     json: String,
     path: String,
@@ -37,14 +37,14 @@ impl Binder<'_> {
         around: &Level<'_>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
-        let part = Part { json: format!("CAST(({json}) AS jsonb)"), path: path_of(path)?, columns };
+        let part = PathPart { json: format!("CAST(({json}) AS jsonb)"), path: path_of(path)?, columns };
         let mut count = 0;
         let (text, _) = self.rows_of_path(&part, &mut count)?;
         self.query(&crate::parse::query(&text)?, Some(around), withs)
     }
 
     /// The query of a path's rows, with those of the paths within it, and its columns.
-    fn rows_of_path(&self, part: &Part<'_>, count: &mut usize) -> Result<(String, Vec<Column>)> {
+    fn rows_of_path(&self, part: &PathPart<'_>, count: &mut usize) -> Result<(String, Vec<Column>)> {
         *count += 1;
         let (rows, json) = (format!("rows {count}"), format!("json {count}"));
         let (number, own) = (format!("number {count}"), quoted(&json));
@@ -63,7 +63,7 @@ impl Binder<'_> {
                     written: named.r#type.to_string(),
                 }),
                 JsonTableColumn::Nested(JsonTableNestedColumn { path, columns: within }) => {
-                    let part = Part { json: own.clone(), path: path_of(path)?, columns: within };
+                    let part = PathPart { json: own.clone(), path: path_of(path)?, columns: within };
                     nested.push(self.rows_of_path(&part, count)?);
                 }
             }

@@ -348,8 +348,8 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
     Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
 }
 
-/// The type that a name means, of times with its modifier. Fails with 42704 if there is none, 22023 for numbers in its parentheses that it cannot
-/// have.
+/// The type that a name means, of times with its modifier. Fails with 42704 if there is none, 22023 for numbers in its
+/// parentheses that it cannot have.
 pub(crate) fn named_type(name: &ast::DataType, context: &dyn Context) -> Result<SqlType> {
     Binder::new(context).timed_type(name)
 }

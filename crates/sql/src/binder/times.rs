@@ -1,5 +1,5 @@
-//! Types of times with a modifier, such as `timestamp(3)` and `interval hour to minute`: what becomes of a value that is
-//! taken as one of them.
+//! Types of times with a modifier, such as `timestamp(3)` and `interval hour to minute`: what becomes of a value that
+//! is taken as one of them.
 
 use std::sync::Arc;
 

@@ -223,7 +223,8 @@ fn end_of(tokens: &[TokenWithSpan]) -> Span {
     Span { line: end.line, column: end.column }
 }
 
-/// Cuts a script at its semicolons, those in bodies of functions (`BEGIN ATOMIC …; END`) left out. Comments stay with the statement after them; empty statements are left out.
+/// Cuts a script at its semicolons, those in bodies of functions (`BEGIN ATOMIC …; END`) left out. Comments stay with
+/// the statement after them; empty statements are left out.
 pub fn split(sql: &str) -> Result<Vec<String>> {
     let tokens = tokens(sql, &GenericDialect {})?;
     let lines = LineIndex::new(sql);

@@ -125,8 +125,8 @@ pub(crate) fn logical_schema(physical: &Schema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// The schema with these types for the columns of these names, or in these places. Fails with kind `Input` if there is no
-/// such column.
+/// The schema with these types for the columns of these names, or in these places. Fails with kind `Input` if there is
+/// no such column.
 pub(crate) fn with_types(schema: Schema, types: &[(String, FieldRef)]) -> Result<Schema> {
     let mut fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<_>>();
     for (name, told) in types {

@@ -19,7 +19,7 @@
 //!
 //! Invariants:
 //! * In order, a cluster is handed out when all before it have been and have the memory to be decoded. So, where
-//!   several packets decode, the first of their clusters can always be decoded to its end, whatever the others wait for.
+//!   several packets decode, the first of their clusters can always be decoded to its end, whatever others wait for.
 //! * A cluster in the buffer goes from `queued` to `ready` at once, with no more memory than the buffer has for it.
 //! * At most so many per packet as the knob says are queued, being read or ready, and their bytes are reserved.
 //! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and

@@ -15,14 +15,14 @@ use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use super::row_groups::needed_bytes;
 
 /// What a packet has for a file.
-pub(super) enum Piece {
+pub(super) enum WrittenPiece {
     RowGroup(Vec<ArrowColumnChunk>),
     /// Rows of Parquet, too few for a row group.
     Rows(Vec<RecordBatch>),
     Text(Vec<u8>),
 }
 
-impl Piece {
+impl WrittenPiece {
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         match self {
@@ -44,7 +44,7 @@ pub(super) struct Sequence {
 
 #[derive(Default)]
 struct Place {
-    pieces: Vec<Piece>,
+    pieces: Vec<WrittenPiece>,
     is_whole: bool,
 }
 
@@ -55,7 +55,7 @@ impl Sequence {
     }
 
     /// The next piece of a place. Gives it back if its turn is now.
-    pub fn put(&mut self, place: usize, piece: Piece) -> Option<Piece> {
+    pub fn put(&mut self, place: usize, piece: WrittenPiece) -> Option<WrittenPiece> {
         if place <= self.first {
             return Some(piece);
         }
@@ -65,7 +65,7 @@ impl Sequence {
     }
 
     /// There are no further pieces of a place. The pieces whose turn has come by that.
-    pub fn end(&mut self, place: usize) -> Vec<Piece> {
+    pub fn end(&mut self, place: usize) -> Vec<WrittenPiece> {
         self.places.entry(place).or_default().is_whole = true;
         let mut due = Vec::new();
         while self.places.get(&self.first).is_some_and(|first| first.is_whole) {
@@ -74,12 +74,12 @@ impl Sequence {
             // What is there of the next one was not in its turn before.
             due.extend(self.places.get_mut(&self.first).into_iter().flat_map(|next| std::mem::take(&mut next.pieces)));
         }
-        self.bytes -= due.iter().map(Piece::bytes).sum::<usize>();
+        self.bytes -= due.iter().map(WrittenPiece::bytes).sum::<usize>();
         due
     }
 
     /// All that is left, in order.
-    pub fn rest(&mut self) -> Vec<Piece> {
+    pub fn rest(&mut self) -> Vec<WrittenPiece> {
         self.bytes = 0;
         std::mem::take(&mut self.places).into_values().flat_map(|place| place.pieces).collect()
     }
@@ -91,8 +91,8 @@ mod tests {
 
     use super::*;
 
-    fn text(piece: Piece) -> u8 {
-        let Piece::Text(text) = piece else { panic!("only text was put") };
+    fn text(piece: WrittenPiece) -> u8 {
+        let WrittenPiece::Text(text) = piece else { panic!("only text was put") };
         text[0]
     }
 
@@ -109,7 +109,7 @@ mod tests {
                 let Some(packet) = at.get_mut(turn) else { continue };
                 *packet = match *packet {
                     Some((place, sent)) if sent < sizes[place] => {
-                        let piece = Piece::Text(vec![(place * 10 + sent) as u8]);
+                        let piece = WrittenPiece::Text(vec![(place * 10 + sent) as u8]);
                         came.extend(sequence.put(place, piece).map(text));
                         Some((place, sent + 1))
                     }

@@ -29,7 +29,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::blocks::{Due, Outbox};
 use super::format::{TextEncoder, WriteExtras, WriteFormat};
-use super::in_order::{Piece, Sequence};
+use super::in_order::{Sequence, WrittenPiece};
 use super::local::LocalOutput;
 use super::row_groups::{Gathered, ParquetOutput, RowGroup, RowGroupBounds, chunked_writer, needed_bytes};
 use crate::external::stores::store_error;
@@ -156,11 +156,11 @@ impl OutputFile {
     }
 
     fn append_row_group(&self, chunks: Vec<ArrowColumnChunk>) -> Result<()> {
-        self.change(|state| state.append(Piece::RowGroup(chunks), &self.name))
+        self.change(|state| state.append(WrittenPiece::RowGroup(chunks), &self.name))
     }
 
     /// What a packet has of a place in the order of rows, or of none.
-    fn put(&self, place: Option<usize>, piece: Piece) -> Result<()> {
+    fn put(&self, place: Option<usize>, piece: WrittenPiece) -> Result<()> {
         self.change(|state| {
             let due = match place {
                 Some(place) => state.sequence.put(place, piece),
@@ -272,13 +272,13 @@ impl OutputFile {
 
 impl OutputState {
     /// Appends a piece whose turn it is.
-    fn append(&mut self, piece: Piece, name: &str) -> Result<()> {
+    fn append(&mut self, piece: WrittenPiece, name: &str) -> Result<()> {
         match piece {
-            Piece::RowGroup(chunks) => {
+            WrittenPiece::RowGroup(chunks) => {
                 self.end_gathered()?;
                 self.parquet()?.append(chunks)
             }
-            Piece::Rows(rows) => {
+            WrittenPiece::Rows(rows) => {
                 let Self { encoder: FileEncoder::Parquet(parquet), gathered, .. } = self else {
                     return Err(Error::bug("only Parquet files have row groups"));
                 };
@@ -287,8 +287,8 @@ impl OutputState {
                     gathered.write(rows, || parquet.borrow().row_group(), |chunks| parquet.borrow_mut().append(chunks))
                 })
             }
-            Piece::Text(piece) if piece.is_empty() => Ok(()),
-            Piece::Text(piece) => {
+            WrittenPiece::Text(piece) if piece.is_empty() => Ok(()),
+            WrittenPiece::Text(piece) => {
                 let between = match &self.encoder {
                     FileEncoder::Text(text) if self.has_pieces => text.between()?,
                     _ => Vec::new(),
@@ -373,7 +373,7 @@ impl FilePart {
     pub fn at(&mut self, place: Option<usize>) -> Result<()> {
         if let Some(before) = self.place {
             if let PartEncoder::RowGroups(gathered) = &mut self.encoder {
-                self.file.put(Some(before), Piece::Rows(gathered.take_kept()))?;
+                self.file.put(Some(before), WrittenPiece::Rows(gathered.take_kept()))?;
             }
             self.hand_over(false)?;
             self.file.end_place(before)?;
@@ -393,11 +393,11 @@ impl FilePart {
         file.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         match &mut self.encoder {
             PartEncoder::RowGroups(gathered) => {
-                gathered.write(rows, || file.row_group(), |chunks| file.put(place, Piece::RowGroup(chunks)))
+                gathered.write(rows, || file.row_group(), |chunks| file.put(place, WrittenPiece::RowGroup(chunks)))
             }
             PartEncoder::Text(text) => {
                 text.write(rows)?;
-                if text.is_full() { file.put(place, Piece::Text(text.take()?)) } else { Ok(()) }
+                if text.is_full() { file.put(place, WrittenPiece::Text(text.take()?)) } else { Ok(()) }
             }
             PartEncoder::Rows => file.append_rows(rows),
         }
@@ -423,9 +423,9 @@ impl FilePart {
                 if is_end {
                     file.leave(gathered.take_kept())?;
                 }
-                gathered.end(|| file.row_group(), |chunks| file.put(place, Piece::RowGroup(chunks)))
+                gathered.end(|| file.row_group(), |chunks| file.put(place, WrittenPiece::RowGroup(chunks)))
             }
-            PartEncoder::Text(text) => file.put(place, Piece::Text(text.take()?)),
+            PartEncoder::Text(text) => file.put(place, WrittenPiece::Text(text.take()?)),
             PartEncoder::Rows => Ok(()),
         }
     }
