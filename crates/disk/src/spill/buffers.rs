@@ -128,26 +128,8 @@ impl SpillBuffers {
     }
 
     /// Keeps so many clusters reserved from now on, in place of `clusters_min`, even if memory is refused. What waits
-    /// for its reader keeps none: the buffers that it still has go back as soon as nobody uses them. Fails if the query
-    /// is better started again than that they are taken beyond the budget, and keeps what it kept.
-    pub fn keep(&self, clusters: usize) -> Result<()> {
-        let spare = {
-            let mut state = self.0.state.lock();
-            let missing = self.0.missing_to_keep(&state, clusters);
-            if let Err(error) = state.reservation.grow(missing) {
-                if state.reservation.should_wait(missing) {
-                    return Err(error);
-                }
-                state.reservation.overdraw(missing);
-            }
-            self.0.keep(&mut state, clusters)
-        };
-        drop(spare);
-        Ok(())
-    }
-
-    /// The same without an error: for what gives back much more, or keeps none.
-    pub fn keep_firmly(&self, clusters: usize) {
+    /// for its reader keeps none: the buffers that it still has go back as soon as nobody uses them.
+    pub fn keep(&self, clusters: usize) {
         let spare = {
             let mut state = self.0.state.lock();
             let missing = self.0.missing_to_keep(&state, clusters);

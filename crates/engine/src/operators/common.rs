@@ -193,7 +193,7 @@ impl Source for CommonSource {
     fn open(&self, _setup: &QueryContext) -> Result<Box<dyn SourceState>> {
         let rows = self.0.rows().ok_or_else(|| Error::bug("a common part is read before it is there"))?;
         if let Some(&(table, _)) = rows.files.first() {
-            rows.tables[table].storage().wake()?;
+            rows.tables[table].storage().wake();
         }
         self.0.packets.fetch_add(1, Ordering::AcqRel);
         Ok(Box::new(CommonReading { rows: Some(rows), reader: None, place: self.0.clone() }))

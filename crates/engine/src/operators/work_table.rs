@@ -89,14 +89,16 @@ impl Storage {
     pub fn rest(&self, have_left: bool) {
         let mut buffers = self.buffers.lock();
         match &*buffers {
-            Some(buffers) if have_left => buffers.keep_firmly(0),
+            Some(buffers) if have_left => buffers.keep(0),
             _ => *buffers = None,
         }
     }
 
-    /// Rows are to be read. Fails if the query is better started again than that buffers are taken beyond the budget.
-    pub fn wake(&self) -> Result<()> {
-        self.buffers.lock().as_ref().map_or(Ok(()), |buffers| buffers.keep(self.clusters_min))
+    /// Rows are to be read: buffers are needed again, if need be beyond the budget.
+    pub fn wake(&self) {
+        if let Some(buffers) = self.buffers.lock().as_ref() {
+            buffers.keep(self.clusters_min);
+        }
     }
 
     /// A writer of a new file; `None` if there is no temp space.

@@ -186,7 +186,7 @@ impl GraphProgress {
         are_at_work |= graph.pipelines.iter().zip(&self.pipelines).any(|(pipeline, state)| {
             let fills = pipeline.stage == StageId::Scan && bytes[pipeline.sink] > 0;
             let reads = || pipeline.after_sinks.iter().any(|&sink| bytes[sink] > 0) && is_awaited[pipeline.sink];
-            is_at_work(state) && (fills || reads())
+            is_at_work(state) && (fills || ends_by_itself(pipeline.stage) && reads())
         });
         Minima { bytes, missing, is_begun, held_bytes, are_at_work }
     }
@@ -270,6 +270,12 @@ impl GraphProgress {
             }
         }
     }
+}
+
+/// Whether a pipeline of a stage comes to its end without rows that others have yet to send it: what a window reads, for
+/// example, may come from a pipeline that waits for room.
+fn ends_by_itself(stage: StageId) -> bool {
+    matches!(stage, StageId::Scan | StageId::Aggregate | StageId::Sort | StageId::Join | StageId::Values)
 }
 
 /// Whether packets of a pipeline are at work, or will be in a moment.

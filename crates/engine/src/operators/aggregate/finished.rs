@@ -250,7 +250,7 @@ impl RetiredBuffers {
         }
         let buffers = self.buffers.get().ok_or_else(|| diligence_base::Error::bug("buffers were not made"))?;
         if !*is_read {
-            buffers.keep_firmly(RETIRING_CLUSTERS);
+            buffers.keep(RETIRING_CLUSTERS);
         }
         Ok(buffers)
     }
@@ -259,18 +259,17 @@ impl RetiredBuffers {
     pub fn rest(&self) {
         let is_read = self.is_read.lock();
         if let Some(buffers) = self.buffers.get().filter(|_| !*is_read) {
-            buffers.keep_firmly(0);
+            buffers.keep(0);
         }
     }
 
-    /// Groups are to be read. Fails if the query is better started again than that buffers are taken beyond the budget.
-    pub fn wake(&self, context: &QueryContext) -> Result<()> {
+    /// Groups are to be read: buffers are needed again, if need be beyond the budget.
+    pub fn wake(&self, context: &QueryContext) {
         let mut is_read = self.is_read.lock();
         if !*is_read && let Some(buffers) = self.buffers.get() {
-            buffers.keep(Self::clusters_min(context))?;
+            buffers.keep(Self::clusters_min(context));
         }
         *is_read = true;
-        Ok(())
     }
 
     /// Nobody reads any more.

@@ -519,13 +519,13 @@ impl Reclaim for SharedAggregate {
 }
 
 impl SharedAggregate {
-    /// A packet is to read: the buffers are there for all that will. Fails if memory is refused, and the query is
-    /// better started again than that it is taken beyond the budget.
+    /// A packet is to read: the buffers are there for all that will. Fails if the groups could not be finished.
     pub fn begin_reading(&self, context: &QueryContext) -> Result<()> {
         if let Some(board) = &self.finished()?.board {
-            board.spill.wake()?;
+            board.spill.wake();
         }
-        self.retired.wake(context)
+        self.retired.wake(context);
+        Ok(())
     }
 
     /// Nobody reads any more: no buffers are kept.

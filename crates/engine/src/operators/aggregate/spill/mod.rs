@@ -178,19 +178,16 @@ impl Spill {
         self.close_clusters();
         let mut demand = self.demand.lock();
         *demand = Demand::Resting;
-        self.buffers.keep_firmly(0);
+        self.buffers.keep(0);
     }
 
-    /// Groups are to be read: the buffers are needed again. Fails if the query is better started again than that they
-    /// are taken beyond the budget.
-    pub fn wake(&self) -> Result<()> {
+    /// Groups are to be read: the buffers are needed again, if need be beyond the budget.
+    pub fn wake(&self) {
         let mut demand = self.demand.lock();
-        if *demand == Demand::Working {
-            return Ok(());
+        if *demand != Demand::Working {
+            self.buffers.keep(Self::clusters_min(1 << self.bits, self.packets));
+            *demand = Demand::Working;
         }
-        self.buffers.keep(Self::clusters_min(1 << self.bits, self.packets))?;
-        *demand = Demand::Working;
-        Ok(())
     }
 
     /// Something in memory is to be written for somebody who needs the memory.
@@ -198,7 +195,7 @@ impl Spill {
         let mut demand = self.demand.lock();
         if *demand == Demand::Resting {
             *demand = Demand::Giving;
-            self.buffers.keep_firmly(GIVING_CLUSTERS);
+            self.buffers.keep(GIVING_CLUSTERS);
         }
     }
 
@@ -213,7 +210,7 @@ impl Spill {
         let mut demand = self.demand.lock();
         if is_giving(*demand) {
             *demand = Demand::Resting;
-            self.buffers.keep_firmly(0);
+            self.buffers.keep(0);
         }
     }
 
