@@ -769,7 +769,9 @@ impl Context for Around<'_> {
     }
 
     fn setting(&self, name: &str) -> Option<String> {
-        self.at.facts.settings.get(name).cloned()
+        // An application's own setting has a value only if somebody has given it one.
+        let others = || self.planner.settings_sink.get().filter(|_| !name.contains('.'))?.upgrade()?.setting(name);
+        self.at.facts.settings.get(name).cloned().or_else(others)
     }
 
     fn settings(&self) -> Vec<(String, String)> {
