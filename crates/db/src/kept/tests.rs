@@ -382,10 +382,11 @@ fn what_is_exported_is_imported() {
         let imported = open(name);
         let import = format!("IMPORT DATABASE '{}'", to.display());
         imported.session().execute(&import).unwrap().collect().unwrap();
-        for question in &questions[..12] {
+        let (counted, others) = questions.split_last().unwrap();
+        for question in others {
             assert_eq!(table(&imported, question), table(&database, question), "{name}: {question}");
         }
-        assert_eq!(table(&imported, questions[12]), [["105", "501", "105"]]);
+        assert_eq!(table(&imported, counted), [["105", "501", "105"]]);
         let code = |sql: &str| imported.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
         assert_eq!(code("INSERT INTO addresses VALUES (11)").as_deref(), Some("23514"));
         assert_eq!(code("INSERT INTO p (k, n) VALUES ('K7', 1)").as_deref(), Some("23505"));

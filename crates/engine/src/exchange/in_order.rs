@@ -142,6 +142,10 @@ impl Sink for InOrder {
         self.shared.change(|state| state.is_complete = true);
         Ok(())
     }
+
+    fn held_back(&self) -> usize {
+        self.shared.0.lock().waiting_senders.len()
+    }
 }
 
 /// One packet's end.

@@ -110,6 +110,14 @@ impl Sink for Exchange {
         self.ends.lock().senders.clear();
         Ok(())
     }
+
+    fn held_back(&self) -> usize {
+        // Whoever sends to several waits for one at least.
+        match self.pact {
+            Pact::Gather => self.ends.lock().senders.iter().map(Sender::waiting_senders).sum(),
+            _ => 0,
+        }
+    }
 }
 
 impl Source for Exchange {

@@ -49,6 +49,10 @@ pub trait Source: Send + Sync {
     fn name(&self) -> &'static str;
     /// How many packets can usefully pull at once. Asked once, when the pipeline starts: after everything it waits for.
     fn packets_max(&self) -> usize;
+    /// Packets that wait until others of the pipeline have gone on, and for nothing else.
+    fn held_back(&self) -> usize {
+        0
+    }
     /// A packet's own view of the source.
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>>;
 }
@@ -213,6 +217,10 @@ pub trait Sink: Send + Sync {
     /// What of them it has while it is complete and nobody reads it. Whoever reads it needs the others again.
     fn bytes_at_rest(&self, context: &QueryContext) -> usize {
         self.bytes_min(context)
+    }
+    /// Packets that wait until somebody takes what is there already.
+    fn held_back(&self) -> usize {
+        0
     }
     /// One piece of finishing work.
     fn part(&self, _index: usize, _setup: &QueryContext) -> Result<()> {

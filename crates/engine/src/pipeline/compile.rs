@@ -589,6 +589,12 @@ impl TableSpec {
 }
 
 impl Graph {
+    /// Packets that wait until others of the query have gone on, and for nothing else.
+    pub(crate) fn held_back(&self) -> usize {
+        let at_sinks = self.sinks.iter().map(|sink| sink.sink.part.held_back());
+        at_sinks.chain(self.pipelines.iter().map(|pipeline| pipeline.source.part.held_back())).sum()
+    }
+
     /// What EXPLAIN says of the hash tables that may be shared.
     pub(crate) fn tables_text(&self) -> String {
         if self.tables.is_empty() {

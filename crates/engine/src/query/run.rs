@@ -196,7 +196,7 @@ impl QueryRun {
     }
 
     /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the
-    /// `waiting` ones, which have no credit at its result. It must [resume](Self::poll_resume) before a batch is taken.
+    /// `waiting` ones, which have no credit at its result, or wait for these. It must [resume](Self::poll_resume) before a batch is taken.
     /// False if it goes on.
     pub(super) fn pause(&self) -> bool {
         let paused = {
@@ -210,7 +210,11 @@ impl QueryRun {
     }
 
     fn only_its_reader_is_missing(&self, status: &Status) -> bool {
-        status.state == QueryState::Running && status.live == self.result.waiting()
+        let at_result = self.result.waiting();
+        // Those behind them wait for these.
+        let behind = || status.graph.as_ref().map_or(0, |graph| graph.held_back());
+        status.state == QueryState::Running
+            && (status.live == at_result || at_result > 0 && status.live == at_result + behind())
     }
 
     /// Whether it has given up its grant until somebody reads again.

@@ -241,6 +241,13 @@ impl Source for ScanSource {
         }
     }
 
+    fn held_back(&self) -> usize {
+        match self.shared.get() {
+            Some(Ok(shared)) => shared.read_ahead.held_back(),
+            _ => 0,
+        }
+    }
+
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let shared = self.shared()?;
         shared.read_ahead.join(context.packets);

@@ -539,6 +539,13 @@ impl ReadAhead {
         Next::Wait
     }
 
+    /// Packets of an ordered scan that wait until others have decoded what comes first. 0 if somebody changes that.
+    pub fn held_back(&self) -> usize {
+        let Some(queue) = self.queue.try_lock() else { return 0 };
+        let is_order = self.ordered && queue.reading == 0 && !queue.is_stopped && queue.next_in_order().is_none();
+        if is_order { queue.waiting.len() } else { 0 }
+    }
+
     /// Reserves what decoding a held cluster needs, if need be in place of what was read ahead. False if the packet has
     /// to wait for the memory of others, or to have it fetched in steps: it is to put its cluster back. It waits also
     /// where scans would have more than their part, if another packet decodes a cluster.
