@@ -272,8 +272,8 @@ impl GraphProgress {
     }
 }
 
-/// Whether a pipeline of a stage comes to its end without rows that others have yet to send it: what a window reads, for
-/// example, may come from a pipeline that waits for room.
+/// Whether a pipeline of a stage comes to its end without rows that others have yet to send it: what a window reads,
+/// for example, may come from a pipeline that waits for room.
 fn ends_by_itself(stage: StageId) -> bool {
     matches!(stage, StageId::Scan | StageId::Aggregate | StageId::Sort | StageId::Join | StageId::Values)
 }

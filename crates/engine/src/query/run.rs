@@ -196,8 +196,8 @@ impl QueryRun {
     }
 
     /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the
-    /// `waiting` ones, which have no credit at its result, or wait for these. It must [resume](Self::poll_resume) before a batch is taken.
-    /// False if it goes on.
+    /// `waiting` ones, which have no credit at its result, or wait for these. It must [resume](Self::poll_resume)
+    /// before a batch is taken. False if it goes on.
     pub(super) fn pause(&self) -> bool {
         let paused = {
             let status = self.status.lock();
