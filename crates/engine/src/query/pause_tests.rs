@@ -5,13 +5,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use diligence_base::ErrorKind;
-use diligence_base::ids::TableVersion;
-use diligence_storage::Table;
-use diligence_storage::memory::MemoryTable;
 
-use crate::plan::{Node, Plan, PlanTables, Scan};
 use crate::query::QueryStream;
-use crate::query::tests::{numbers, options, read, schema};
+use crate::query::tests::{in_order, numbers, options, read};
 use crate::{Engine, EngineOptions, QueryOptions};
 
 /// Enough for one grant and not for two.
@@ -57,17 +53,6 @@ fn a_reader_that_rests_lets_others_start_and_goes_on_later() {
         assert_eq!(read(resting).unwrap().len(), 100_000 - 100);
         assert_eq!((engine.broker().taken_bytes(), engine.broker().queue().len()), (0, 0));
     }
-}
-
-/// A table whose rows come in its order, by all packets.
-fn in_order(rows: usize) -> (Plan, PlanTables) {
-    let Node::Values { batches } = numbers(rows as i64).node else { unreachable!("numbers are values") };
-    let all = arrow::compute::concat_batches(&schema(), &batches).unwrap();
-    let clusters = (0..rows).step_by(1000).map(|row| all.slice(row, 1000.min(rows - row))).collect();
-    let table: Arc<dyn Table> = Arc::new(MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap());
-    let scan = Scan::new(table.as_ref(), "n", vec![0]);
-    let plan = Plan { ordered: true, ..Plan::new(Node::Scan(scan), schema()) };
-    (plan, [table].into_iter().collect())
 }
 
 #[test]

@@ -16,10 +16,12 @@ use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::ErrorKind;
-use diligence_base::ids::QueryId;
+use diligence_base::ids::{QueryId, TableVersion};
 use diligence_base::limits::IO_THREADS;
 use diligence_base::seams::{Spawn, SystemClock, Thread, ThreadSpawn};
 use diligence_memory::QueryMemory;
+use diligence_storage::Table;
+use diligence_storage::memory::MemoryTable;
 use parking_lot::Mutex;
 
 use crate::expressions::Expr;
@@ -27,14 +29,24 @@ use crate::flow::{Pull, QueryContext, Sink, Source, SourceState};
 use crate::operators::result::ResultSink;
 use crate::options::QueryOptions;
 use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};
-use crate::plan::Pact;
-use crate::plan::{HashJoin, Node, Plan, SortKey};
+use crate::plan::{HashJoin, Node, Pact, Plan, PlanTables, Scan, SortKey};
 use crate::query::{QueryRun, QueryState, QueryStream};
 use crate::stages::{Arrival, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
 use crate::{Engine, EngineOptions};
 
 pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]))
+}
+
+/// A table of so many numbers in clusters of a thousand, whose order matters.
+pub(crate) fn in_order(rows: usize) -> (Plan, PlanTables) {
+    let Node::Values { batches } = numbers(rows as i64).node else { unreachable!("numbers are values") };
+    let all = arrow::compute::concat_batches(&schema(), &batches).unwrap();
+    let clusters = (0..rows).step_by(1000).map(|row| all.slice(row, 1000.min(rows - row))).collect();
+    let table: Arc<dyn Table> = Arc::new(MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap());
+    let scan = Scan::new(table.as_ref(), "n", vec![0]);
+    let plan = Plan { ordered: true, ..Plan::new(Node::Scan(scan), schema()) };
+    (plan, [table].into_iter().collect())
 }
 
 pub(crate) fn numbers(count: i64) -> Plan {

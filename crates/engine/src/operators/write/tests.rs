@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::{Int64Type, UInt64Type};
-use diligence_base::ids::TableVersion;
 use diligence_base::seams::CrashDisk;
 use diligence_base::{ErrorKind, Result};
 use diligence_storage::external::{Compression, Destination, FileWriter, Packing, WriteExtras, WriteFormat};
-use diligence_storage::memory::MemoryTable;
-use diligence_storage::{PartIo, Table, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
+use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 
-use crate::plan::{Node, Plan, PlanTables, Scan};
-use crate::query::tests::{exchange, expr, numbers, options, schema, sort};
+use crate::plan::{Node, Plan};
+use crate::query::tests::{exchange, expr, in_order, numbers, options, schema, sort};
 use crate::tuning::settings::KnobId;
 use crate::{Engine, EngineOptions, QueryOptions};
 
@@ -95,17 +93,6 @@ fn rows_in_an_order_are_written_in_it() {
         assert_eq!(run(&engine, &to_csv(numbers(0), &disk)).unwrap(), 0);
         assert!(written(&disk).is_empty(), "no rows are a file without rows");
     }
-}
-
-/// A table of so many rows in clusters of a thousand, whose order matters.
-fn in_order(rows: usize) -> (Plan, PlanTables) {
-    let Node::Values { batches } = numbers(rows as i64).node else { unreachable!("numbers are values") };
-    let all = arrow::compute::concat_batches(&schema(), &batches).unwrap();
-    let clusters = (0..rows).step_by(1000).map(|row| all.slice(row, 1000.min(rows - row))).collect();
-    let table: Arc<dyn Table> = Arc::new(MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap());
-    let scan = Scan::new(table.as_ref(), "n", vec![0]);
-    let plan = Plan { ordered: true, ..Plan::new(Node::Scan(scan), schema()) };
-    (plan, [table].into_iter().collect())
 }
 
 #[test]

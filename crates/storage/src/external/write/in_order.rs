@@ -5,7 +5,7 @@
 //! the file at once; the others wait. Few rows of Parquet are not encoded by their packet: those of places behind each
 //! other make row groups together.
 //!
-//! Invariant: whoever says the places bounds how far they are apart, and so what waits.
+//! Invariant: the caller that says the places bounds how far they are apart, and so what waits.
 
 use std::collections::BTreeMap;
 
