@@ -85,8 +85,8 @@ pub fn main(temporary: &Path) -> ExitCode {
     if weathers.is_empty() || scripts.is_empty() {
         return refuse(&format!("no script is like '{path_part}' or no weather is called '{weather_name}'"));
     }
-    // Asked for one weather by its full name: then every script runs in it, whatever share it usually has.
-    let everything = weathers.len() == 1;
+    // Asked for weathers by name or kind: then every script runs in them, whatever share it usually has.
+    let everything = !weather_name.is_empty();
     run_all(&scripts, &weathers, everything, temporary)
 }
 

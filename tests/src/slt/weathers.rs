@@ -14,9 +14,12 @@ use super::written::WrittenPlans;
 /// Seeds of the inline executor.
 const INLINE_SEEDS: u64 = 20;
 
-/// Seeds that a long script is run under by default. Seed s runs the long scripts at the positions p with (p + s) % 20
-/// below this, so that every seed has its share. The other scripts run under every seed. Batches of one row make a long
-/// script take as long as all others together, so its weather draws a seed and runs that seed's share.
+/// Seeds of the inline executor that a script is run under by default. Seed s runs the scripts at the positions p with
+/// (p + s + drawn) % 20 below this, so that every seed has its share, and other scripts each time.
+const SEEDS_PER_SCRIPT: u64 = 8;
+
+/// The same of long scripts. Batches of one row make a long script take as long as all others together, so its weather
+/// draws a seed and runs that seed's share of the long scripts, and all others.
 const SEEDS_PER_LONG_SCRIPT: u64 = 2;
 
 /// Budgets drawn at random.
@@ -33,8 +36,8 @@ pub struct Weather {
     pub about: String,
     workers: Option<usize>,
     inline_seed: Option<u64>,
-    /// Whose share of the long scripts runs; all of them, if `None`.
-    share_seed: Option<u64>,
+    /// Whose share of the scripts runs; all of them, if `None`.
+    share: Option<Share>,
     memory_bytes: Option<usize>,
     settings: Vec<(&'static str, String)>,
     /// How many rows segments have, where tables are on disk and there is a checkpoint after each statement.
@@ -47,13 +50,21 @@ pub struct Weather {
     writes_plans: bool,
 }
 
+/// A part of the scripts.
+struct Share {
+    seed: u64,
+    /// Seeds that run a script.
+    per_script: u64,
+}
+
 /// All of them. The name of a random one says its budget, so a failure is seen again by that name.
 pub fn all(seed: u64) -> Vec<Weather> {
+    let drawn = Random::new(seed).below(INLINE_SEEDS as usize) as u64;
     let mut all = vec![
         weather("default", "nothing is set"),
         Weather {
             settings: vec![("batch_rows", "1".to_owned())],
-            share_seed: Some(Random::new(seed).below(INLINE_SEEDS as usize) as u64),
+            share: Some(Share { seed: drawn, per_script: INLINE_SEEDS }),
             ..weather("one-row-batches", "every batch has one row")
         },
         Weather {
@@ -106,7 +117,7 @@ pub fn all(seed: u64) -> Vec<Weather> {
     for seed in 0..INLINE_SEEDS {
         all.push(Weather {
             inline_seed: Some(seed),
-            share_seed: Some(seed),
+            share: Some(Share { seed: seed + drawn, per_script: SEEDS_PER_SCRIPT }),
             ..weather(&format!("inline:{seed}"), "packets run on one thread, in an order given by the seed")
         });
     }
@@ -131,7 +142,7 @@ fn weather(name: &str, about: &str) -> Weather {
         about: about.to_owned(),
         workers: None,
         inline_seed: None,
-        share_seed: None,
+        share: None,
         memory_bytes: None,
         settings: Vec::new(),
         kept: None,
@@ -170,12 +181,13 @@ impl Weather {
         if self.over_the_wire && script.is_embedded_only {
             return Some("what the script asks for is only in the library; the script says why");
         }
-        let seed = self.share_seed?;
+        let share = self.share.as_ref()?;
+        let place = (position as u64 + share.seed) % INLINE_SEEDS;
         let long = script.scale_factor.is_some_and(|scale_factor| scale_factor > 0.05);
-        if long && (position as u64 + seed) % INLINE_SEEDS >= SEEDS_PER_LONG_SCRIPT {
+        if long && place >= SEEDS_PER_LONG_SCRIPT {
             return Some("TPC-H at scale factor 0.1 runs under 2 of 20 seeds only, because of the time");
         }
-        None
+        (place >= share.per_script).then_some("a script runs under 8 of 20 seeds, others each time")
     }
 }
 
@@ -184,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_scripts_have_some_seeds_and_the_others_all() {
+    fn scripts_have_some_seeds_and_long_ones_fewer() {
         let script = |scale_factor| Script {
             name: "a.slt".to_owned(),
             scale_factor,
@@ -197,8 +209,8 @@ mod tests {
         };
         for position in 0..40 {
             assert_eq!(runs(&script(Some(0.1)), position), 2);
-            assert_eq!(runs(&script(Some(0.01)), position), 20);
-            assert_eq!(runs(&script(None), position), 20);
+            assert_eq!(runs(&script(Some(0.01)), position), 8);
+            assert_eq!(runs(&script(None), position), 8);
         }
     }
 
