@@ -349,7 +349,7 @@ impl Command {
         let inside = block.catalog();
         let tag = match self {
             Command::All { commands, tag } => {
-                commands.iter().try_for_each(|command| command.apply_to(&inside, catalogs).map(|_| ()))?;
+                commands.iter().try_for_each(|command| command.apply_within(&inside, catalogs))?;
                 *tag
             }
             _ => self.apply_to(&inside, catalogs)?,
@@ -362,6 +362,16 @@ impl Command {
         }
         block.commit()?;
         Ok(tag)
+    }
+
+    /// The same, as one of several that are done together or not at all.
+    fn apply_within(&self, inside: &Catalog, catalogs: &SessionCatalogs) -> Result<()> {
+        match self {
+            Command::ChangeDomain { object, definition, name, memory } => {
+                inside.change_domain(object, definition, name, memory)
+            }
+            command => command.apply_to(inside, catalogs).map(|_| ()),
+        }
     }
 
     /// The command alone, and what its client is told.
@@ -561,7 +571,7 @@ impl Command {
             Command::All { commands, tag } => {
                 let block = catalogs.begin_block();
                 let inside = block.catalog();
-                commands.iter().try_for_each(|command| command.apply_to(&inside, catalogs).map(|_| ()))?;
+                commands.iter().try_for_each(|command| command.apply_within(&inside, catalogs))?;
                 block.commit()?;
                 Ok(tag)
             }
@@ -606,9 +616,9 @@ impl Command {
                 catalog.create(name, Relation::Domain(definition.clone()), false)?;
                 Ok("CREATE DOMAIN")
             }
-            Command::ChangeDomain { object, definition, name, memory } => {
+            Command::ChangeDomain { .. } => {
                 let block = catalogs.begin_block();
-                block.catalog().change_domain(object, definition, name, memory)?;
+                self.apply_within(&block.catalog(), catalogs)?;
                 block.commit()?;
                 Ok("ALTER DOMAIN")
             }
