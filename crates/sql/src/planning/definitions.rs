@@ -183,8 +183,7 @@ impl Around<'_> {
                     ColumnOption::NotNull => is_nullable = false,
                     ColumnOption::Default(default) => {
                         // Bound now to find mistakes now; bound again by each INSERT.
-                        binder::bind_value(default, &sql_type, self)
-                            .map_err(|error| error.context(format!("the default of the column '{name}'")))?;
+                        binder::bind_default(default, &name, &sql_type, self)?;
                         defaults.insert(name.clone(), Arc::new(default.clone()));
                     }
                     other => return Err(unenforced(other)),

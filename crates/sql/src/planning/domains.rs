@@ -50,7 +50,7 @@ impl Around<'_> {
                     return Err(Error::input("multiple default expressions").with_code("42601"));
                 }
                 ColumnOption::Default(value) => {
-                    binder::bind_value(value, definition.base.base(), self)?;
+                    binder::bind_default(value, &name.name, definition.base.base(), self)?;
                     definition.default = Some(Arc::new(value.clone()));
                 }
                 ColumnOption::NotNull | ColumnOption::Null => {
@@ -124,7 +124,7 @@ impl Around<'_> {
         match operation {
             AlterTableOperation::AlterColumn { op, .. } => match op {
                 AlterColumnOperation::SetDefault { value } => {
-                    binder::bind_value(value, definition.base.base(), self)?;
+                    binder::bind_default(value, &object.name.name, definition.base.base(), self)?;
                     definition.default = Some(Arc::new(value.clone()));
                 }
                 AlterColumnOperation::DropDefault => definition.default = None,

@@ -518,8 +518,7 @@ impl Around<'_> {
         let targets = declaration.targets()?;
         for target in &targets {
             if let Some(default) = &target.default {
-                binder::bind_value(default, &target.sql_type, self)
-                    .map_err(|error| error.context(format!("the default of the column '{}'", target.name)))?;
+                binder::bind_default(default, &target.name, &target.sql_type, self)?;
             }
             if let Some(generated) = &target.generated {
                 if target.default.is_some() {
@@ -529,6 +528,7 @@ impl Around<'_> {
                     );
                     return Err(Error::input(message).with_code("42601"));
                 }
+                self.refuse_generated(generated, &targets)?;
                 let plain = targets.iter().filter(|other| other.generated.is_none()).cloned().collect::<Vec<_>>();
                 binder::bind_rule(generated, &declaration.name.name, &plain, Some(target), self)?;
             }
@@ -537,6 +537,25 @@ impl Around<'_> {
             binder::bind_rule(&check.condition, &declaration.name.name, &targets, None, self)?;
         }
         Ok(())
+    }
+
+    /// Fails with 42P17 if a column is generated from another one that is.
+    fn refuse_generated(&self, expression: &Expr, targets: &[Target]) -> Result<()> {
+        let mut found = None;
+        let _ = each_expression(expression, |part| {
+            let name = match part {
+                Expr::Identifier(name) => Some(name),
+                Expr::CompoundIdentifier(names) => names.last(),
+                _ => None,
+            };
+            let name = name.map(lower);
+            found = targets.iter().find(|target| target.generated.is_some() && name.as_ref() == Some(&target.name));
+            if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let Some(target) = found else { return Ok(()) };
+        let message = format!("cannot use generated column \"{}\" in column generation expression", target.name);
+        let error = Error::input(message).with_code("42P17");
+        Err(error.with_detail("A generated column cannot reference another generated column."))
     }
 }
 
