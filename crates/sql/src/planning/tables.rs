@@ -3,6 +3,7 @@
 //! Constraints without names get those that PostgreSQL gives them.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
