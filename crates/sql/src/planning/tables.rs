@@ -413,12 +413,7 @@ impl Around<'_> {
         key: &ast::ForeignKeyConstraint,
     ) -> Result<()> {
         let deferral = deferral(key.characteristics.as_ref())?;
-        if matches!(
-            key.match_kind,
-            Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
-        ) {
-            return Err(Error::unsupported("MATCH FULL is not supported").with_code("0A000"));
-        }
+        refuse_match(key.match_kind, columns.len())?;
         if let Some(column) = columns.iter().find(|column| !declaration.has_column(column)) {
             let message = format!("column \"{column}\" referenced in foreign key constraint does not exist");
             return Err(Error::input(message).with_code("42703"));
@@ -578,6 +573,20 @@ fn integer_of(bits: u8) -> SqlType {
         16 => SqlType::SmallInt,
         32 => SqlType::Integer,
         _ => SqlType::BigInt,
+    }
+}
+
+/// Fails with code 0A000 for a way of matching keys that there is not. FULL means what SIMPLE means for one column.
+fn refuse_match(kind: Option<ast::ConstraintReferenceMatchKind>, columns: usize) -> Result<()> {
+    match kind {
+        Some(ast::ConstraintReferenceMatchKind::Partial) => {
+            Err(Error::unsupported("MATCH PARTIAL not yet implemented").with_code("0A000"))
+        }
+        Some(ast::ConstraintReferenceMatchKind::Full) if columns > 1 => {
+            let error = Error::unsupported("MATCH FULL of several columns is not supported").with_code("0A000");
+            Err(error.with_hint("CHECK (num_nulls(a, b) IN (0, 2)) refuses what it would refuse"))
+        }
+        _ => Ok(()),
     }
 }
 
