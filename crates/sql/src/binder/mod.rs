@@ -104,6 +104,7 @@ pub(crate) use fields::{SET_FIELD, no_composite, no_field};
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
+pub(crate) use operators::is_assignable;
 pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
 pub(crate) use targets::{

@@ -224,6 +224,7 @@ impl Around<'_> {
         let (mut options, state) = changed(sequence, &changes)?;
         for change in &changes {
             if let SequenceChange::OwnedBy(owner) = change {
+                self.refuse_counting(object, sequence)?;
                 options.owner = match owner {
                     None => None,
                     Some(names) => Some(self.owner_of(names)?),
@@ -231,6 +232,20 @@ impl Around<'_> {
             }
         }
         Ok(Statement::Command(Command::AlterSequence { sequence: object.reference(), options, state, tag: TAG }))
+    }
+
+    /// Fails with code 0A000 if the sequence is that of an identity column, which goes on counting with it.
+    fn refuse_counting(&self, object: &Object, sequence: &Sequence) -> Result<()> {
+        let Some((table, column)) = &sequence.options.owner else { return Ok(()) };
+        let mut tables = self.at.snapshot.catalog.objects().filter(|table_object| table_object.id == *table);
+        let Some(owner) = tables.next() else { return Ok(()) };
+        let Relation::Native(rows) = &owner.relation else { return Ok(()) };
+        if !rows.rules().identities.contains_key(column) {
+            return Ok(());
+        }
+        let detail = format!("Sequence \"{}\" is linked to table \"{}\".", object.name.name, owner.name.name);
+        let error = Error::unsupported("cannot change ownership of identity sequence").with_code("0A000");
+        Err(error.with_detail(detail))
     }
 
     /// The table and the column that a sequence is to belong to. Fails with 42P01 and 42703 if there is none.

@@ -21,6 +21,7 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::called::called_after;
+use super::column_clauses::refuse_conflicts;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
@@ -264,6 +265,7 @@ impl Around<'_> {
     /// A column's type, default and how it counts.
     pub(super) fn add_column(&self, declaration: &mut Declaration, column: &ColumnDef) -> Result<()> {
         let name = lower(&column.name);
+        refuse_conflicts(&declaration.name.name, column, serial_bits(&column.data_type).is_some())?;
         if let Some(bits) = serial_bits(&column.data_type) {
             let sql_type = integer_of(bits);
             declaration.fields.push(Arc::new(sql_type.field(&name, false)));
