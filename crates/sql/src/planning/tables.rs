@@ -278,7 +278,7 @@ impl Around<'_> {
         for option in &column.options {
             match &option.option {
                 ColumnOption::Default(default) => {
-                    declaration.rules.defaults.insert(name.clone(), Arc::new(default.clone()));
+                    declaration.rules.defaults.insert(name.clone(), self.with_whole_names(default));
                 }
                 ColumnOption::Generated { generation_expr: Some(expression), .. } => {
                     declaration.rules.generated.insert(name.clone(), Arc::new(expression.clone()));

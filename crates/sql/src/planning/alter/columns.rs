@@ -84,7 +84,7 @@ impl Around<'_> {
             }
             AlterColumnOperation::SetDefault { value } => {
                 refuse_computed(altered, &column, false)?;
-                altered.declaration.rules.defaults.insert(column, Arc::new(value.clone()));
+                altered.declaration.rules.defaults.insert(column, self.with_whole_names(value));
             }
             AlterColumnOperation::DropDefault => {
                 refuse_computed(altered, &column, true)?;
