@@ -8,6 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
 use crate::catalog::{gone, not_in_memory, objects_mut, put};
+use crate::counted::{losing_defaults, whole_name};
 use crate::enums::with_literal;
 use crate::journal::{Entry, Staged};
 use crate::pieces::conflict;
@@ -73,9 +74,10 @@ impl Catalog {
         self.settle(position)
     }
 
-    /// Takes names away, with the sequences that belong to them and, if `cascade`, the references of other tables. All
-    /// or nothing. `wanted` looks at each of them first. Gives the number of names that stood for something. Fails if
-    /// `wanted` does, and with code 2BP01 if another table refers to one of them and not `cascade`.
+    /// Takes names away, with the sequences that belong to them and, if `cascade`, the references of other tables and
+    /// the defaults that count by these sequences. All or nothing. `wanted` looks at each of them first. Gives the
+    /// number of names that stood for something. Fails if `wanted` does, and with code 2BP01 if another table refers to
+    /// one of them, or counts by one, and not `cascade`, or if an identity column counts by one.
     pub fn drop_all(
         &self,
         names: &[RelationName],
@@ -88,20 +90,15 @@ impl Catalog {
             for name in names {
                 let Some(object) = root.get(name).cloned() else { continue };
                 wanted(name, &object.relation)?;
-                if let Relation::Sequence(sequence) = &object.relation
-                    && let Some((owner, column)) = &sequence.options.owner
-                    && let Some(table) = root
-                        .schemas
-                        .values()
-                        .flat_map(|schema| schema.objects.values())
-                        .find(|table| table.id == *owner)
-                    && counts_by_default(table, column)
-                {
-                    let message = format!("cannot drop sequence {name} because other objects depend on it");
-                    let table = &table.name.name;
-                    let detail = format!("default value for column {column} of table {table} depends on it");
-                    let hint = format!("ALTER TABLE {table} ALTER {column} DROP DEFAULT frees it");
-                    return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
+                for (table, columns) in losing_defaults(root, &object, names, cascade)? {
+                    // One that counts by several sequences may have lost some before.
+                    let table = root.get(&table.name).cloned().unwrap_or(table);
+                    let Relation::Native(rows) = &table.relation else { continue };
+                    let mut rules = rows.rules().clone();
+                    rules.defaults.retain(|column, _| !columns.contains(column));
+                    let (change, entry) = self.altered(root, &table, rules_only(rows, rules), None)?;
+                    told.push(change);
+                    entries.push((Some(Staged::default()), Some(entry)));
                 }
                 count += 1;
                 let referring = references::referring(root, object.id)
@@ -279,8 +276,7 @@ impl Catalog {
     /// a block: it makes several changes. Fails as that does.
     pub fn rename_with_defaults(&self, object: &ObjectRef, name: &RelationName) -> Result<()> {
         self.rename(object, name)?;
-        let named = |name: &RelationName| format!("{}.{}", quoted(&name.schema), quoted(&name.name));
-        let (old, new) = (named(&object.name), named(name));
+        let (old, new) = (whole_name(&object.name), whole_name(name));
         let snapshot = self.snapshot();
         for table in snapshot.all_objects() {
             let Relation::Native(rows) = &table.relation else { continue };
@@ -364,22 +360,6 @@ impl Catalog {
                 Err(error.with_code("42809"))
             }
         }
-    }
-}
-
-/// A name as the text of a function has it.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Whether a column takes its numbers from the sequence that it owns: it has a default, or is one that counts.
-fn counts_by_default(table: &Object, column: &str) -> bool {
-    match &table.relation {
-        Relation::Native(rows) => {
-            let rules = rows.rules();
-            rules.defaults.contains_key(column) || rules.identities.contains_key(column)
-        }
-        _ => false,
     }
 }
 

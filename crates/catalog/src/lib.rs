@@ -28,6 +28,7 @@ mod collations;
 mod composite_definition;
 mod composites;
 mod conformed;
+mod counted;
 mod declared;
 mod deferral;
 mod deferred;
@@ -91,6 +92,7 @@ pub use catalog::{Catalog, CatalogChange, CatalogObserver, RenamedObject, may_ch
 pub use collations::{kept_order, order_of_kept};
 pub use composite_definition::CompositeDefinition;
 pub use conformed::{failing_row, table_schema};
+pub use counted::whole_name;
 pub use declared::ColumnIds;
 pub use domain_definition::DomainDefinition;
 pub use enum_definition::EnumDefinition;

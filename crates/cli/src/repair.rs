@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use diligence_base::Error;
+use diligence_base::seams::{Disk, LocalDisk};
 use diligence_db::{Database, Repaired};
 
 use crate::arguments::RepairArguments;
@@ -33,7 +34,10 @@ pub fn run(arguments: &RepairArguments) -> Done {
     }
     let mut place = to.clone();
     if arguments.in_place {
-        let moved = fs::rename(folder, &aside).and_then(|()| fs::rename(&to, folder));
+        // What could not be put in its place leaves it to what was there.
+        let put = || fs::rename(&to, folder).inspect_err(|_| drop(fs::rename(&aside, folder)));
+        let parent = aside.parent().unwrap_or(Path::new("."));
+        let moved = fs::rename(folder, &aside).and_then(|()| put()).and_then(|()| LocalDisk.sync_folder(parent));
         moved.map_err(|error| Failure::Other(format!("{}: {error}; see {}", folder.display(), to.display())))?;
         place.clone_from(folder);
         line(format!("what was there before is in {}", aside.display()))?;

@@ -12,7 +12,9 @@ use diligence_catalog::rules::{Key, RowFunction};
 use diligence_catalog::{Catalog, FileRelation, RelationName, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
-use diligence_native::{FolderLock, FolderReader, ReadersLock, Repaired, Store, StoreOptions, Surroundings};
+use diligence_native::{
+    FolderLock, FolderReader, ReadersLock, Repaired, Store, StoreOptions, Surroundings, make_folder,
+};
 use diligence_sql::parse::SyntaxTree;
 use diligence_sql::{Command, Planned, Planner, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
@@ -41,8 +43,7 @@ impl KeptFolder {
         memory: &QueryMemory,
     ) -> Result<Self> {
         let folder = &options.folder;
-        let made = options.disk.create_folders(folder);
-        made.map_err(|error| Error::file(format!("{}: {error}", folder.display())).with_code("58030"))?;
+        make_folder(&*options.disk, folder)?;
         let lock = FolderLock::take(folder)?;
         let options = StoreOptions { readers: Some(Arc::new(ReadersLock::of(folder)?)), ..options };
         let definitions = Definitions { planner, memory };

@@ -20,7 +20,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::CatalogSnapshot;
 use diligence_storage::segment::Segment;
 
-use crate::files::failed;
+use crate::files::{failed, parent_of};
 use crate::image;
 use crate::segments::{FOLDER, Segments, file_name, key_file_name};
 use crate::store::{Store, key_files_of, segments_of};
@@ -135,10 +135,6 @@ fn unfinished(to: &Path) -> Result<PathBuf> {
     })?;
     name.push(".unfinished");
     Ok(to.with_file_name(name))
-}
-
-pub(crate) fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Whether a file of an earlier backup is this segment: another database may have used its number.

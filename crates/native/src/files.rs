@@ -276,6 +276,11 @@ impl RecordFile {
     }
 }
 
+/// The folder that a path is in.
+pub fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// The error for a file of which a part cannot be read that was there once.
 pub fn damaged(path: &Path, offset: u64) -> Error {
     let what = "what was written here cannot be read any more, and others follow it";

@@ -48,4 +48,4 @@ pub use reader::FolderReader;
 pub use repair::{Repaired, repair};
 pub use replay::Surroundings;
 pub use segments::SegmentSizes;
-pub use store::{Checkpoints, Store, StoreOptions};
+pub use store::{Checkpoints, Store, StoreOptions, make_folder};

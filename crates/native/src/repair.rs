@@ -14,8 +14,8 @@ use std::path::Path;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::{Catalog, Piece, Relation, RowChange};
 
-use crate::backup::{fill, parent_of};
-use crate::files::{Purpose, RecordFile, failed};
+use crate::backup::fill;
+use crate::files::{Purpose, RecordFile, failed, parent_of};
 use crate::replay::{Replay, Surroundings};
 use crate::segments::Segments;
 use crate::store::StoreOptions;

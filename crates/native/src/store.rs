@@ -15,7 +15,7 @@ use diligence_storage::key_file::KeyFile;
 use diligence_storage::segment::{FormatChoice, Segment};
 use parking_lot::{Condvar, Mutex};
 
-use crate::files::{Purpose, RecordFile, damaged, failed};
+use crate::files::{Purpose, RecordFile, damaged, failed, parent_of};
 use crate::image;
 use crate::lock::ReadersLock;
 use crate::log::Log;
@@ -311,14 +311,33 @@ fn native_tables(snapshot: &CatalogSnapshot) -> impl Iterator<Item = (&Arc<Objec
     })
 }
 
-fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<()> {
+/// Makes a database's folder, and those above it, if it is not there, and has the disk keep their names. Fails with
+/// kind `File`.
+pub fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<()> {
     let made = disk.create_folders(folder).map_err(|error| failed(folder, &error))?;
-    for folder in made {
-        let Some(parent) = folder.parent() else { continue };
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        disk.sync_folder(parent).map_err(|error| failed(parent, &error))?;
+    let sync = |of: &Path| {
+        let parent = parent_of(of);
+        disk.sync_folder(parent).map_err(|error| failed(parent, &error))
+    };
+    if made.is_empty() && is_begun(disk, folder)? {
+        return Ok(());
+    }
+    // Whoever made it may have ended before the disk had its name.
+    sync(folder)?;
+    for above in folder.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty() && above.parent().is_some()) {
+        match made.iter().any(|made| made == above) {
+            true => sync(above)?,
+            // One that was there before may be on a disk that nobody writes to.
+            false => drop(sync(above)),
+        }
     }
     Ok(())
+}
+
+/// Whether a database has been opened in a folder before: then the disk has the folder's name.
+fn is_begun(disk: &dyn Disk, folder: &Path) -> Result<bool> {
+    let has = |purpose: Purpose| purpose.numbers(disk, folder).map(|numbers| !numbers.is_empty());
+    Ok(has(Purpose::Image)? || has(Purpose::Log)?)
 }
 
 /// Reads the newest image and the logs behind it. Gives what there is, the place of the next record and the number of
@@ -379,5 +398,7 @@ fn recover(
         // What was read may be in the memory of the system alone, and the next log will build on it.
         before.sync()?;
     }
+    // So may be the name of the image. What only earlier ones refer to is removed next.
+    disk.sync_folder(folder).map_err(|error| failed(folder, &error))?;
     Ok((kept, before.map_or(1, |before| before.next), last))
 }

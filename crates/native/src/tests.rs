@@ -386,6 +386,11 @@ fn lives(seed: u64) {
                 }
             }
         }
+        // Or the process ends alone, and the power fails while another one opens the database.
+        if random.below(3) == 0 {
+            let inner = Arc::new(disk.clone());
+            drop(open(Arc::new(FaultyDisk::failing(inner, DiskFault::Gone, random.below(60) as u64))));
+        }
         disk = disk.crash(random.below(1 << 30) as u64);
         let (catalog, _store) = open(Arc::new(disk.clone())).unwrap_or_else(|error| {
             panic!("{error}, seed {seed}, life {life}, {:?}", faulty.first_fault());
@@ -642,6 +647,45 @@ fn a_log_follows_rows_whose_statement_has_failed() {
         Operation::Change { table: "t".into(), deleted: vec![], inserted: vec![2] }.run(&catalog, &store).unwrap();
         let (found, _store) = open(Arc::new(disk.crash(seed))).unwrap_or_else(|error| panic!("{error}, seed {seed}"));
         assert_eq!(content(&found), content(&catalog), "seed {seed}");
+    }
+}
+
+/// The folder's name is on the disk before anything is acknowledged, whoever has made it.
+#[test]
+fn a_database_is_found_in_a_folder_that_was_there() {
+    for seed in 0..20 {
+        let disk = CrashDisk::default();
+        disk.create_folders(Path::new("/above/db")).unwrap();
+        let (catalog, store) = open_at("/above/db", Arc::new(disk.clone())).unwrap();
+        Operation::Create { table: "t".into(), values: vec![1] }.run(&catalog, &store).unwrap();
+        let (found, _store) = open_at("/above/db", Arc::new(disk.crash(seed))).unwrap();
+        assert_eq!(content(&found), content(&catalog), "seed {seed}");
+    }
+}
+
+/// A process ends in the middle of a checkpoint, and the power fails while another one opens the database: what only
+/// the earlier image refers to goes no sooner than the disk has the name of the new one.
+#[test]
+fn what_a_process_found_is_on_the_disk_before_it_removes_anything() {
+    for seed in 0..600 {
+        let mut random = Random::new(seed);
+        let disk = CrashDisk::default();
+        let before = {
+            let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+            Operation::Create { table: "t".into(), values: (0..8).collect() }.run(&catalog, &store).unwrap();
+            store.checkpoint().unwrap();
+            let deleted = Operation::Change { table: "t".into(), deleted: (0..6).collect(), inserted: vec![8, 9, 10] };
+            deleted.run(&catalog, &store).unwrap();
+            content(&catalog)
+        };
+        let mut broken = FaultyDisk::failing(Arc::new(disk.clone()), DiskFault::Gone, random.below(120) as u64);
+        if let Ok((_catalog, store)) = open(Arc::new(broken)) {
+            let _ = store.checkpoint();
+        }
+        broken = FaultyDisk::failing(Arc::new(disk.clone()), DiskFault::Gone, random.below(60) as u64);
+        drop(open(Arc::new(broken)));
+        let (found, _store) = open(Arc::new(disk.crash(seed))).unwrap_or_else(|error| panic!("{error}, seed {seed}"));
+        assert_eq!(content(&found), before, "seed {seed}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A cursor that only goes forward reads its query as it goes. The rows of one that goes back, locks them or outlives
 //! its transaction are kept within memory or in temp space, as those of procedures are; so are those of one small
-//! table. `WHERE CURRENT OF` finds rows that are kept.
+//! table, so that such a cursor goes back without SCROLL, too. `WHERE CURRENT OF` finds rows that are kept.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,6 +25,8 @@ pub(super) struct Cursor {
     /// Rows that it has passed, if they are not.
     passed: u64,
     declared: Declared,
+    /// Whether it goes back, too.
+    goes_back: bool,
     /// Whether the block has opened it that is open.
     in_block: bool,
     /// How its rows are found again, until they are kept.
@@ -39,7 +41,7 @@ impl Cursor {
     /// Fails with 55000 if it only goes forward, and not so.
     fn check_way(&self, rows: &Mutex<CursorRows>, way: CursorWay) -> Result<(), Error> {
         let is_forward = match way {
-            _ if self.declared.is_scroll || self.declared.is_holdable => true,
+            _ if self.goes_back => true,
             CursorWay::By(by) | CursorWay::Relative(by) => by > 0,
             CursorWay::To(to) => to > rows.lock().place(),
             CursorWay::All => true,
@@ -81,11 +83,15 @@ impl PgSession {
         if let Some(query) = &mut followed {
             self.session.follow(query);
         }
+        // As it says, or where its rows are kept anyway and none of them is locked.
+        let is_kept = declared.is_holdable || followed.is_some();
+        let is_locking = followed.as_ref().is_some_and(|query| query.is_locking);
+        let goes_back = declared.is_scroll || is_kept && !is_locking && !declared.is_forward;
         let info = CursorInfo {
             statement: declared.statement.clone(),
             is_holdable: declared.is_holdable,
             is_binary: declared.is_binary,
-            is_scrollable: declared.is_scroll,
+            is_scrollable: goes_back,
             opened: SystemTime::now(),
         };
         self.session.open_cursor(name, info)?;
@@ -108,7 +114,8 @@ impl PgSession {
         if let Some(query) = &mut followed {
             self.session.follow(query);
         }
-        let mut cursor = Cursor { portal, kept: None, passed: 0, declared: declared.clone(), in_block, followed };
+        let mut cursor =
+            Cursor { portal, kept: None, passed: 0, declared: declared.clone(), goes_back, in_block, followed };
         let opened = match started {
             Ok(()) if !in_block => self.keep(&mut cursor).await,
             started => started,

@@ -478,10 +478,17 @@ async fn statements_change_the_row_on_which_a_cursor_stands() {
         (format!("{declared}; MOVE ALL c; UPDATE t SET b = '' WHERE CURRENT OF c"), "24000"),
         (format!("{declared} FOR UPDATE; MOVE ALL c; DELETE FROM t WHERE CURRENT OF c"), "24000"),
         (format!("{declared} FOR UPDATE; FETCH c; FETCH BACKWARD 1 FROM c"), "55000"),
+        ("BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT a FROM t; FETCH 2 FROM c; FETCH PRIOR FROM c".into(), "55000"),
     ] {
         assert_eq!(failure(said(&mut ann, &script).await), format!("E ERROR {code}"), "{script}");
         said(&mut ann, "ROLLBACK").await;
     }
+    // Without SCROLL, a cursor of a small table goes back.
+    let script = "BEGIN; DECLARE c CURSOR FOR SELECT a FROM t ORDER BY a; FETCH 3 FROM c; FETCH PRIOR FROM c; \
+                  FETCH FIRST FROM c; FETCH LAST FROM c; FETCH RELATIVE -1 FROM c; ROLLBACK";
+    let told = said(&mut ann, script).await;
+    let rows = told.iter().filter_map(|told| told.strip_prefix("D ")).collect::<Vec<_>>();
+    assert_eq!(rows, ["1", "2", "3", "2", "1", "5", "4"], "{told:?}");
 }
 
 #[tokio::test]

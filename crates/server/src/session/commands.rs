@@ -267,17 +267,17 @@ mod tests {
         assert_eq!(found("SET LOCAL TIME ZONE DEFAULT"), Command::Reset("timezone".into(), Lasts::Block));
         assert_eq!(found("SET TIME ZONE LOCAL"), Command::Reset("timezone".into(), Lasts::Session));
         assert_eq!(found("SHOW TRANSACTION ISOLATION LEVEL"), Command::Show("transaction_isolation".into()));
-        let declared = |sql: &str, is_scroll, is_holdable, is_binary| {
+        let declared = |sql: &str, is_scroll, is_forward, is_holdable, is_binary| {
             let (name, query, statement) = ("c".to_owned(), "SELECT 1".to_owned(), sql.to_owned());
-            Command::Declare(Declared { name, query, statement, is_scroll, is_holdable, is_binary })
+            Command::Declare(Declared { name, query, statement, is_scroll, is_forward, is_holdable, is_binary })
         };
         for (words, flags) in [
-            ("CURSOR WITH HOLD", (false, true, false)),
-            ("BINARY INSENSITIVE SCROLL CURSOR WITHOUT HOLD", (true, false, true)),
-            ("NO SCROLL CURSOR", (false, false, false)),
+            ("CURSOR WITH HOLD", (false, false, true, false)),
+            ("BINARY INSENSITIVE SCROLL CURSOR WITHOUT HOLD", (true, false, false, true)),
+            ("NO SCROLL CURSOR", (false, true, false, false)),
         ] {
             let sql = format!("DECLARE c {words} FOR SELECT 1");
-            assert_eq!(found(&sql), declared(&sql, flags.0, flags.1, flags.2));
+            assert_eq!(found(&sql), declared(&sql, flags.0, flags.1, flags.2, flags.3));
         }
         for (sql, way) in [
             ("FETCH FORWARD 10 FROM \"c\"", CursorWay::By(10)),

@@ -15,6 +15,8 @@ pub struct Declared {
     pub statement: String,
     /// Whether it goes back.
     pub is_scroll: bool,
+    /// Whether it only goes forward, whatever its query is: NO SCROLL.
+    pub is_forward: bool,
     /// Whether it outlives its transaction.
     pub is_holdable: bool,
     /// Whether its rows are sent in binary form.
@@ -30,7 +32,8 @@ pub(super) fn declare(sql: &str, tokens: &[Placed<'_>]) -> Result<Declared, Stri
     let before = |at: usize, word: &str| at > 0 && is(&between[at - 1].0, word);
     for (at, (token, _)) in between.iter().enumerate() {
         if is(token, "SCROLL") {
-            declared.is_scroll = !before(at, "NO");
+            declared.is_forward = before(at, "NO");
+            declared.is_scroll = !declared.is_forward;
         } else if is(token, "HOLD") {
             declared.is_holdable = before(at, "WITH");
         } else if is(token, "BINARY") {

@@ -90,7 +90,7 @@ impl Binder<'_> {
         });
         self.with_template(vec![value], || {
             let withs = Withs::default();
-            let level = Level::new(None, &withs, Namespace::default(), Clause::Default);
+            let level = Level::new(None, &withs, Namespace::default(), Clause::Check);
             self.condition(&condition, &level, "CHECK")
         })
     }

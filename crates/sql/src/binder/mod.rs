@@ -29,6 +29,7 @@
 
 mod aggregates;
 mod changes;
+mod clauses;
 mod collations;
 mod composed;
 mod domains;
@@ -103,11 +104,12 @@ pub(crate) use fields::{SET_FIELD, no_composite, no_field};
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
+pub(crate) use operators::is_assignable;
 pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
 pub(crate) use targets::{
-    BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_index, bind_insert, bind_rule, bind_settled,
-    bind_value, held, is_default,
+    BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_default, bind_index, bind_insert, bind_rule,
+    bind_settled, bind_value, held, is_default, refuse_queries,
 };
 pub(crate) use with::{bind_volatile, is_writing};
 

@@ -155,11 +155,7 @@ impl Binder<'_> {
     /// The value as it is stored into a column of a type. Fails with 42804 if it must be cast explicitly.
     pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
         let (from, to) = (scalar.sql_type(), &target.sql_type.uncollated());
-        let allowed = from == SqlType::Unknown
-            || from.uncollated() == to.base().uncollated()
-            || has_unknown(&from)
-            || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
-        if !allowed {
+        if !is_assignable(&from, to) {
             let (to, from) = (told(to), told(&from));
             let message = format!("column \"{}\" is of type {to} but expression is of type {from}", target.name);
             let hint = "you will need to rewrite or cast the expression";
@@ -557,6 +553,15 @@ fn has_unknown_fields(sql_type: &SqlType) -> bool {
         SqlType::Record(_) => has_unknown(sql_type),
         _ => false,
     }
+}
+
+/// Whether values of a type become those of another one where they are stored.
+pub(crate) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
+    let to = &to.uncollated();
+    *from == SqlType::Unknown
+        || from.uncollated() == to.base().uncollated()
+        || has_unknown(from)
+        || coercion::cast_context(from, to).is_some_and(|context| context <= CastContext::Assignment)
 }
 
 /// Whether a part of a type is not decided.

@@ -15,6 +15,7 @@ use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem, Value};
 
+pub(super) use super::clauses::Clause;
 use super::grouping::GroupingCall;
 use super::windows::WindowUse;
 use super::{Binder, name_place, normalized};
@@ -393,61 +394,6 @@ impl Namespace {
             source.marker.clone().map(|marker| (marker, columns))
         };
         used.filter_map(with_columns).collect()
-    }
-}
-
-/// The part of a SELECT that is being bound: it decides what may stand there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clause {
-    From,
-    On,
-    Where,
-    GroupBy,
-    Having,
-    Select,
-    OrderBy,
-    DistinctOn,
-    Qualify,
-    Window,
-    Limit,
-    Values,
-    Default,
-}
-
-impl Clause {
-    /// Its name, as messages have it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::From => "functions in FROM",
-            Self::On => "JOIN conditions",
-            Self::Where => "WHERE",
-            Self::GroupBy => "GROUP BY",
-            Self::Having => "HAVING",
-            Self::Select => "SELECT",
-            Self::OrderBy => "ORDER BY",
-            Self::DistinctOn => "DISTINCT ON",
-            Self::Qualify => "QUALIFY",
-            Self::Window => "window definitions",
-            Self::Limit => "LIMIT",
-            Self::Values => "VALUES",
-            Self::Default => "DEFAULT expressions",
-        }
-    }
-
-    /// Whether aggregates may stand there.
-    pub(super) fn has_aggregates(self) -> bool {
-        use Clause::{DistinctOn, Having, OrderBy, Qualify, Select, Window};
-        matches!(self, Having | Select | OrderBy | DistinctOn | Qualify | Window)
-    }
-
-    /// Whether window functions may stand there.
-    pub(super) fn has_windows(self) -> bool {
-        matches!(self, Self::Select | Self::OrderBy | Self::DistinctOn | Self::Qualify)
-    }
-
-    /// Whether functions that give rows may stand there.
-    pub(super) fn has_row_functions(self) -> bool {
-        matches!(self, Self::Select | Self::OrderBy | Self::DistinctOn | Self::GroupBy)
     }
 }
 

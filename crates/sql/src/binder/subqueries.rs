@@ -7,7 +7,7 @@ use sqlparser::ast::{BinaryOperator, Expr, Query};
 
 use super::expressions::{sign_of, unnested};
 use super::operators::{Way, row, sign_comparison};
-use super::scope::{Clause, Level};
+use super::scope::Level;
 use super::{Binder, Output, Rows, place, placed};
 use crate::algebra::{
     Column, Comparison, Constant, FunctionItem, Quantifier, Relation, Scalar, Subquery, SubqueryKind, TableFunction,
@@ -52,7 +52,7 @@ impl Binder<'_> {
             other => {
                 let array = self.scalar(other, level)?;
                 // No subquery may stand in the rules of a table.
-                if level.clause.get() == Clause::Default
+                if level.clause.get().is_rule()
                     && !matches!(array, Scalar::Array { .. } | Scalar::Constant(_))
                     && matches!(array.sql_type(), SqlType::Array(_))
                     && sign_comparison(&sign).is_some()

@@ -1,5 +1,6 @@
 //! Rows that are stored: what INSERT gives to a table's columns, and rows as files hold them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion_common::ScalarValue;
@@ -11,6 +12,8 @@ use super::changes::Given;
 use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::{Binder, Bound, Context, Rows, normalized, place, placed};
 use crate::algebra::{Column, Constant, Numbers, Scalar};
+use crate::errors;
+use crate::walking::each_expression;
 
 /// A column that takes values.
 #[derive(Clone, Debug)]
@@ -93,6 +96,56 @@ pub(crate) fn bind_value(expression: &Expr, sql_type: &SqlType, context: &dyn Co
     binder.assign(scalar, &target).map_err(|error| placed(error, || place(expression)))
 }
 
+/// Fails with code 0A000 if a query is in an expression; `what` says what that is.
+pub(crate) fn refuse_queries(expression: &Expr, what: &str) -> Result<()> {
+    let mut found = None;
+    let _ = each_expression(expression, |part| {
+        let is_query = match part {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => true,
+            Expr::Function(call) => matches!(call.args, ast::FunctionArguments::Subquery(_)),
+            _ => false,
+        };
+        if !is_query {
+            return ControlFlow::Continue(());
+        }
+        found = Some(place(part));
+        ControlFlow::Break(())
+    });
+    match found {
+        None => Ok(()),
+        Some(place) => {
+            let error = Error::unsupported(format!("cannot use subquery in {what}")).with_code("0A000");
+            Err(placed(error, || place))
+        }
+    }
+}
+
+/// Binds what a column gets where a statement gives nothing. Fails like [`bind_value`], and with code 0A000 if there is
+/// a query or a column in it.
+pub(crate) fn bind_default(expression: &Expr, column: &str, sql_type: &SqlType, context: &dyn Context) -> Result<()> {
+    const WHAT: &str = "DEFAULT expression";
+    refuse_queries(expression, WHAT)?;
+    let (binder, withs) = (Binder::new(context), Withs::default());
+    let level = Level::new(None, &withs, Namespace::default(), Clause::Default);
+    let scalar = binder.scalar(expression, &level).map_err(|error| match error.code() {
+        Some("42703" | "42P01") if error.message().starts_with("no ") => {
+            let span = error.span();
+            errors::at(Error::unsupported(format!("cannot use column reference in {WHAT}")).with_code("0A000"), span)
+        }
+        _ => error,
+    })?;
+    let assigned = binder.assign(scalar, &Target::new(column, sql_type.clone())).map_err(|error| {
+        let is_of_type = error.code() == Some("42804");
+        let message = error.message().replacen("but expression is", "but default expression is", 1);
+        let error = match error.hint().filter(|_| is_of_type) {
+            Some(hint) => Error::input(message).with_code("42804").with_hint(hint),
+            None => error,
+        };
+        placed(error, || place(expression))
+    });
+    assigned.map(|_| ())
+}
+
 /// Binds an expression without columns, in the type that it has. Fails with kind `Input` if it means nothing.
 pub(crate) fn bind_any(expression: &Expr, context: &dyn Context) -> Result<Scalar> {
     let (binder, withs) = (Binder::new(context), Withs::default());
@@ -113,7 +166,12 @@ pub(crate) fn bind_rule(
     let (binder, withs) = (Binder::new(context), Withs::default());
     let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.held(), true));
     let names = Namespace::of(Source::new(Some(table.to_owned()), columns.collect()));
-    let level = Level::new(None, &withs, names, Clause::Default);
+    let (clause, what) = match to {
+        None => (Clause::Check, "check constraint"),
+        Some(_) => (Clause::Generation, "column generation expression"),
+    };
+    refuse_queries(expression, what)?;
+    let level = Level::new(None, &withs, names, clause);
     let scalar = match to {
         None => binder.condition(expression, &level, "CHECK")?,
         Some(target) => {
@@ -126,7 +184,6 @@ pub(crate) fn bind_rule(
         }
     };
     if scalar.has_subquery() {
-        let what = if to.is_some() { "column generation expression" } else { "check constraint" };
         return Err(Error::unsupported(format!("cannot use subquery in {what}")).with_code("0A000"));
     }
     Ok(())
@@ -225,7 +282,7 @@ pub(crate) fn bind_index(
     let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.held(), true));
     let columns = columns.collect::<Vec<_>>();
     let names = Namespace::of(Source::new(Some(table.to_owned()), columns.clone()));
-    let level = Level::new(None, &withs, names, Clause::Default);
+    let level = Level::new(None, &withs, names, Clause::Index);
     let lasting = |scalar: Scalar, what: &str| {
         if scalar.is_volatile() || binder.is_transient.get() {
             let message = format!("functions in index {what} must be marked IMMUTABLE");

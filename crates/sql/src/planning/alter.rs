@@ -62,14 +62,16 @@ struct Altered {
     before: Vec<Command>,
     /// The tables and names of these references.
     cut: Vec<(RelationName, String)>,
+    /// The old and the new names of indexes and constraints that are called otherwise.
+    renamed: Vec<(String, String)>,
     /// Whether its rows are divided or ordered anew.
     is_recut: bool,
 }
 
 impl Altered {
     fn new(declaration: Declaration, from: Vec<From>) -> Self {
-        let (new_checks, also, before, cut) = (vec![], vec![], vec![], vec![]);
-        Self { declaration, from, new_checks, also, before, cut, is_recut: false }
+        let (new_checks, also, before, cut, renamed) = (vec![], vec![], vec![], vec![], vec![]);
+        Self { declaration, from, new_checks, also, before, cut, renamed, is_recut: false }
     }
 
     fn place(&self, name: &Ident) -> Result<usize> {
@@ -254,6 +256,7 @@ impl Around<'_> {
     /// A change that leaves the rows as they are.
     fn altered(&self, object: &Object, mut altered: Altered, tag: &'static str) -> Result<BoundStatement> {
         self.settle_indexes(&mut altered.declaration)?;
+        altered.also.extend(self.comments_of_parts(object.id, &altered.declaration.rules, &altered.renamed));
         let (before, also) = (std::mem::take(&mut altered.before), std::mem::take(&mut altered.also));
         let alteration = altered.alteration();
         let memory = self.planner.options.tables.clone();
@@ -543,14 +546,8 @@ impl Around<'_> {
             None => None,
             Some(name) => name.0.last().and_then(|part| part.as_ident()).cloned(),
         };
-        let is_there = given.as_ref().is_some_and(|given| {
-            let wanted = lower(given);
-            let mut tables = self.at.snapshot.catalog.objects().filter(|other| other.name.schema == name.schema);
-            tables.any(|other| match &other.relation {
-                Relation::Native(rows) => rows.rules().keys.iter().any(|key| key.name == wanted),
-                _ => other.name.name == wanted,
-            })
-        });
+        let is_there =
+            given.as_ref().is_some_and(|given| self.is_taken(&RelationName::new(&name.schema, lower(given))));
         if let (true, Some(given)) = (is_there, &given) {
             if create.if_not_exists {
                 self.tell_existing_relation(&lower(given));
@@ -709,6 +706,7 @@ fn rename_constraint(altered: &mut Altered, old: &str, new: String) -> Result<()
     let references = rules.references.iter_mut().map(|reference| &mut reference.name);
     let found = keys.chain(checks).chain(references).find(|name| *name == old);
     found.ok_or_else(|| no_constraint(old, &altered.declaration.name))?.clone_from(&new);
+    altered.renamed.push((old.to_owned(), new.clone()));
     if rules.unproven.remove(old) {
         rules.unproven.insert(new);
     }

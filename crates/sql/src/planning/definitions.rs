@@ -10,7 +10,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Language, Privilege};
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::rights::DENIED;
-use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View};
+use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View, no_schema};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
@@ -183,8 +183,7 @@ impl Around<'_> {
                     ColumnOption::NotNull => is_nullable = false,
                     ColumnOption::Default(default) => {
                         // Bound now to find mistakes now; bound again by each INSERT.
-                        binder::bind_value(default, &sql_type, self)
-                            .map_err(|error| error.context(format!("the default of the column '{name}'")))?;
+                        binder::bind_default(default, &name, &sql_type, self)?;
                         defaults.insert(name.clone(), Arc::new(default.clone()));
                     }
                     other => return Err(unenforced(other)),
@@ -308,28 +307,38 @@ impl Around<'_> {
             ObjectType::Collation => return self.drop_collations(names, *if_exists, *cascade),
             ObjectType::Type => return self.drop_types(names, *if_exists, *cascade),
             ObjectType::Index => return self.drop_indexes(names, *if_exists),
-            ObjectType::Schema => {
-                let [name] = names.as_slice() else {
-                    return Err(Error::unsupported("DROP SCHEMA takes one schema at a time").with_code("0A000"));
-                };
-                let name = schema_name(name)?;
-                self.at.snapshot.rights.check_schema_owner(&name)?;
-                let mut also = vec![];
-                if *cascade {
-                    let objects = self.at.snapshot.catalog.all_objects().map(|object| object.name.clone());
-                    let within = objects.filter(|object| object.schema == name).collect::<Vec<_>>();
-                    also = self.dependent_views(&within, true)?;
-                    also.retain(|view| view.schema != name);
-                    self.tell_dropped_in(&name, &also);
-                }
-                if *if_exists && !self.at.snapshot.catalog.has_schema(&name) {
-                    self.tell_missing(&format!("schema \"{name}\""));
-                }
-                Command::DropSchema { name, if_exists: *if_exists, cascade: *cascade, also }
-            }
+            ObjectType::Schema => return self.drop_schemas(names, *if_exists, *cascade),
             other => return Err(Error::unsupported(format!("DROP {other} is not supported")).with_code("0A000")),
         };
         Ok(Statement::Command(command))
+    }
+
+    /// DROP SCHEMA. Fails as the rights say, and with 3F000 if one of several is not there.
+    fn drop_schemas(&self, names: &[ast::ObjectName], if_exists: bool, cascade: bool) -> Result<Statement> {
+        let mut commands = Vec::with_capacity(names.len());
+        for name in names {
+            let name = schema_name(name)?;
+            let catalog = &self.at.snapshot.catalog;
+            self.at.snapshot.rights.check_schema_owner(&name)?;
+            let mut also = vec![];
+            if cascade {
+                let objects = catalog.all_objects().map(|object| object.name.clone());
+                let within = objects.filter(|object| object.schema == name).collect::<Vec<_>>();
+                also = self.dependent_views(&within, true)?;
+                also.retain(|view| view.schema != name);
+                self.tell_dropped_in(&name, &also);
+            }
+            match (catalog.has_schema(&name), if_exists) {
+                (false, true) => self.tell_missing(&format!("schema \"{name}\"")),
+                (false, false) if names.len() > 1 => return Err(no_schema(&name)),
+                _ => {}
+            }
+            commands.push(Command::DropSchema { name, if_exists, cascade, also });
+        }
+        Ok(Statement::Command(match commands.len() {
+            1 => commands.remove(0),
+            _ => Command::All { commands, tag: "DROP SCHEMA" },
+        }))
     }
 
     /// CREATE SCHEMA.

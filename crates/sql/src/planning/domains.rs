@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Topic;
 use diligence_catalog::rules::Check;
 use diligence_catalog::{DomainDefinition, Object, RelationName, free_name};
 use diligence_types::SqlType;
@@ -49,7 +50,7 @@ impl Around<'_> {
                     return Err(Error::input("multiple default expressions").with_code("42601"));
                 }
                 ColumnOption::Default(value) => {
-                    binder::bind_value(value, definition.base.base(), self)?;
+                    binder::bind_default(value, &name.name, definition.base.base(), self)?;
                     definition.default = Some(Arc::new(value.clone()));
                 }
                 ColumnOption::NotNull | ColumnOption::Null => {
@@ -110,6 +111,8 @@ impl Around<'_> {
         };
         self.at.snapshot.rights.check_owner(&object.name)?;
         let (mut definition, mut name) = (definition.as_ref().clone(), object.name.clone());
+        let constraint = |name: &str| Topic::Constraint(object.id, name.to_owned());
+        let mut also = Vec::new();
         let [operation] = alter.operations.as_slice() else {
             return Err(Error::input("ALTER DOMAIN has one action").with_code("42601"));
         };
@@ -121,7 +124,7 @@ impl Around<'_> {
         match operation {
             AlterTableOperation::AlterColumn { op, .. } => match op {
                 AlterColumnOperation::SetDefault { value } => {
-                    binder::bind_value(value, definition.base.base(), self)?;
+                    binder::bind_default(value, &object.name.name, definition.base.base(), self)?;
                     definition.default = Some(Arc::new(value.clone()));
                 }
                 AlterColumnOperation::DropDefault => definition.default = None,
@@ -157,6 +160,7 @@ impl Around<'_> {
                         Err(missing(&name))
                     };
                 }
+                also.extend(self.forgotten(constraint(&name)));
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
                 let old = old_column_name.value.strip_prefix(CONSTRAINT).ok_or_else(|| unsupported(operation))?;
@@ -166,7 +170,8 @@ impl Around<'_> {
                     return Err(Error::input(message).with_code("42710"));
                 }
                 let check = definition.checks.iter_mut().find(|check| check.name == old);
-                check.ok_or_else(|| missing(old))?.name = new;
+                check.ok_or_else(|| missing(old))?.name.clone_from(&new);
+                also = self.comment_along(constraint(old), constraint(&new));
                 definition.checks.sort_by(|left, right| left.name.cmp(&right.name));
             }
             AlterTableOperation::RenameTable { table_name } => {
@@ -183,7 +188,11 @@ impl Around<'_> {
         }
         let memory = self.planner.options.tables.clone();
         let definition = Arc::new(definition);
-        Ok(Statement::Command(Command::ChangeDomain { object: object.reference(), definition, name, memory }))
+        let change = Command::ChangeDomain { object: object.reference(), definition, name, memory };
+        Ok(Statement::Command(match also.is_empty() {
+            true => change,
+            false => Command::All { commands: std::iter::once(change).chain(also).collect(), tag: TAG },
+        }))
     }
 
     /// Fails with 23514 if a column of the domain has a value for which a condition is false.

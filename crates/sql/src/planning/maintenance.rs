@@ -10,7 +10,7 @@ use sqlparser::ast;
 
 use super::around::Around;
 use super::definitions::lower;
-use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IGNORED, IMPORT, REFUSED, SET_CONSTRAINTS};
+use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IGNORED, IMPORT, PREPARED, REFUSED, SET_CONSTRAINTS};
 use crate::statement::{Command, ExportFormat, Maintenance, Statement};
 
 impl Around<'_> {
@@ -188,6 +188,14 @@ impl Around<'_> {
 
 /// The error for what PostgreSQL has and this engine does not: code 0A000, with what to do instead.
 fn refused(what: &str) -> Error {
+    if let Some(name) = what.strip_prefix(PREPARED) {
+        let message = format!("prepared transaction with identifier \"{name}\" does not exist");
+        return Error::input(message).with_code("42704");
+    }
+    if what == "PREPARE TRANSACTION" {
+        let error = Error::unsupported("prepared transactions are disabled").with_code("55000");
+        return error.with_hint("there is no two-phase commit here: COMMIT ends a transaction in one step");
+    }
     let hint = match what {
         "EXCLUDE" => {
             "UNIQUE refuses equal values; of ranges that overlap, a trigger that looks for one in a SERIALIZABLE \

@@ -23,6 +23,7 @@ mod called;
 mod calls;
 mod changes;
 mod collations;
+mod column_clauses;
 mod definitions;
 mod depends;
 mod describing;

@@ -111,6 +111,7 @@ impl Around<'_> {
 
     /// The value of an expression in the type of a parameter.
     fn value(&self, expression: &ast::Expr, sql_type: &SqlType) -> Result<ScalarValue> {
+        binder::refuse_queries(expression, "EXECUTE parameter")?;
         let scalar = binder::bind_value(expression, sql_type, self)?;
         self.constant(expression, &scalar).map(|constant| constant.value)
     }

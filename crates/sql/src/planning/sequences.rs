@@ -1,15 +1,18 @@
 //! What becomes of sequences, and of columns that count: ALTER SEQUENCE, ALTER COLUMN … SET GENERATED and RESTART.
 
+use std::ops::ControlFlow;
+
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::Identity;
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
-use diligence_catalog::{Object, Relation};
+use diligence_catalog::{Object, Relation, RelationName, whole_name};
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, UnaryOperator};
 
 use super::around::Around;
 use super::definitions::lower;
 use crate::parse::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use crate::statement::{Command, Statement};
+use crate::walking::each_expression_mut;
 
 /// One thing that becomes of a sequence or of a column that counts or is generated.
 #[derive(Debug)]
@@ -224,6 +227,7 @@ impl Around<'_> {
         let (mut options, state) = changed(sequence, &changes)?;
         for change in &changes {
             if let SequenceChange::OwnedBy(owner) = change {
+                self.refuse_counting(object, sequence)?;
                 options.owner = match owner {
                     None => None,
                     Some(names) => Some(self.owner_of(names)?),
@@ -231,6 +235,20 @@ impl Around<'_> {
             }
         }
         Ok(Statement::Command(Command::AlterSequence { sequence: object.reference(), options, state, tag: TAG }))
+    }
+
+    /// Fails with code 0A000 if the sequence is that of an identity column, which goes on counting with it.
+    fn refuse_counting(&self, object: &Object, sequence: &Sequence) -> Result<()> {
+        let Some((table, column)) = &sequence.options.owner else { return Ok(()) };
+        let mut tables = self.at.snapshot.catalog.objects().filter(|table_object| table_object.id == *table);
+        let Some(owner) = tables.next() else { return Ok(()) };
+        let Relation::Native(rows) = &owner.relation else { return Ok(()) };
+        if !rows.rules().identities.contains_key(column) {
+            return Ok(());
+        }
+        let detail = format!("Sequence \"{}\" is linked to table \"{}\".", object.name.name, owner.name.name);
+        let error = Error::unsupported("cannot change ownership of identity sequence").with_code("0A000");
+        Err(error.with_detail(detail))
     }
 
     /// The table and the column that a sequence is to belong to. Fails with 42P01 and 42703 if there is none.
@@ -246,6 +264,31 @@ impl Around<'_> {
         Ok((object.id, column))
     }
 
+    /// A default whose sequences have their whole names, so that it counts by the same ones wherever a session looks
+    /// for names, and whatever they are called later. What is no sequence stays as it is written.
+    pub(super) fn with_whole_names(&self, default: &Expr) -> std::sync::Arc<Expr> {
+        let mut copy = default.clone();
+        let _ = each_expression_mut(&mut copy, |part| {
+            if let Expr::Function(call) = part
+                && is_counting(&call.name)
+                && let FunctionArguments::List(list) = &mut call.args
+                && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut()
+                && let Some(name) = sequence_text(first).and_then(|text| self.sequence_named(text))
+            {
+                *first = Expr::Value(ast::Value::SingleQuotedString(whole_name(&name)).into());
+            }
+            ControlFlow::Continue(())
+        });
+        std::sync::Arc::new(copy)
+    }
+
+    fn sequence_named(&self, text: &str) -> Option<RelationName> {
+        let name = RelationName::parse(text)?;
+        let name = if text.contains('.') { name } else { self.in_path(&name.name) };
+        let object = self.at.snapshot.catalog.get(&name)?;
+        matches!(object.relation, Relation::Sequence(_)).then_some(name)
+    }
+
     /// The sequence that counts for a column.
     pub(super) fn sequence_of(&self, table: &Object, column: &str) -> Option<std::sync::Arc<Object>> {
         let is_its = |object: &&std::sync::Arc<Object>| match &object.relation {
@@ -255,5 +298,19 @@ impl Around<'_> {
             _ => false,
         };
         self.at.snapshot.catalog.objects().find(is_its).cloned()
+    }
+}
+
+/// Whether a function takes the name of a sequence.
+fn is_counting(name: &ObjectName) -> bool {
+    let bare = name.0.last().and_then(|part| part.as_ident()).map(lower);
+    bare.is_some_and(|bare| ["nextval", "currval", "setval"].contains(&bare.as_str()))
+}
+
+/// The text of `'s'` and of `'s'::regclass`.
+fn sequence_text(argument: &Expr) -> Option<&str> {
+    match argument {
+        Expr::Cast { expr, data_type, .. } if data_type.to_string().eq_ignore_ascii_case("regclass") => text_of(expr),
+        other => text_of(other),
     }
 }

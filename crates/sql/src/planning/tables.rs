@@ -3,6 +3,7 @@
 //! Constraints without names get those that PostgreSQL gives them.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
@@ -20,6 +21,7 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::called::called_after;
+use super::column_clauses::refuse_conflicts;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
@@ -263,6 +265,7 @@ impl Around<'_> {
     /// A column's type, default and how it counts.
     pub(super) fn add_column(&self, declaration: &mut Declaration, column: &ColumnDef) -> Result<()> {
         let name = lower(&column.name);
+        refuse_conflicts(&declaration.name.name, column, serial_bits(&column.data_type).is_some())?;
         if let Some(bits) = serial_bits(&column.data_type) {
             let sql_type = integer_of(bits);
             declaration.fields.push(Arc::new(sql_type.field(&name, false)));
@@ -275,7 +278,7 @@ impl Around<'_> {
         for option in &column.options {
             match &option.option {
                 ColumnOption::Default(default) => {
-                    declaration.rules.defaults.insert(name.clone(), Arc::new(default.clone()));
+                    declaration.rules.defaults.insert(name.clone(), self.with_whole_names(default));
                 }
                 ColumnOption::Generated { generation_expr: Some(expression), .. } => {
                     declaration.rules.generated.insert(name.clone(), Arc::new(expression.clone()));
@@ -412,12 +415,7 @@ impl Around<'_> {
         key: &ast::ForeignKeyConstraint,
     ) -> Result<()> {
         let deferral = deferral(key.characteristics.as_ref())?;
-        if matches!(
-            key.match_kind,
-            Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
-        ) {
-            return Err(Error::unsupported("MATCH FULL is not supported").with_code("0A000"));
-        }
+        refuse_match(key.match_kind, columns.len())?;
         if let Some(column) = columns.iter().find(|column| !declaration.has_column(column)) {
             let message = format!("column \"{column}\" referenced in foreign key constraint does not exist");
             return Err(Error::input(message).with_code("42703"));
@@ -518,8 +516,7 @@ impl Around<'_> {
         let targets = declaration.targets()?;
         for target in &targets {
             if let Some(default) = &target.default {
-                binder::bind_value(default, &target.sql_type, self)
-                    .map_err(|error| error.context(format!("the default of the column '{}'", target.name)))?;
+                binder::bind_default(default, &target.name, &target.sql_type, self)?;
             }
             if let Some(generated) = &target.generated {
                 if target.default.is_some() {
@@ -529,6 +526,7 @@ impl Around<'_> {
                     );
                     return Err(Error::input(message).with_code("42601"));
                 }
+                self.refuse_generated(generated, &targets)?;
                 let plain = targets.iter().filter(|other| other.generated.is_none()).cloned().collect::<Vec<_>>();
                 binder::bind_rule(generated, &declaration.name.name, &plain, Some(target), self)?;
             }
@@ -537,6 +535,25 @@ impl Around<'_> {
             binder::bind_rule(&check.condition, &declaration.name.name, &targets, None, self)?;
         }
         Ok(())
+    }
+
+    /// Fails with 42P17 if a column is generated from another one that is.
+    fn refuse_generated(&self, expression: &Expr, targets: &[Target]) -> Result<()> {
+        let mut found = None;
+        let _ = each_expression(expression, |part| {
+            let name = match part {
+                Expr::Identifier(name) => Some(name),
+                Expr::CompoundIdentifier(names) => names.last(),
+                _ => None,
+            };
+            let name = name.map(lower);
+            found = targets.iter().find(|target| target.generated.is_some() && name.as_ref() == Some(&target.name));
+            if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let Some(target) = found else { return Ok(()) };
+        let message = format!("cannot use generated column \"{}\" in column generation expression", target.name);
+        let error = Error::input(message).with_code("42P17");
+        Err(error.with_detail("A generated column cannot reference another generated column."))
     }
 }
 
@@ -558,6 +575,20 @@ fn integer_of(bits: u8) -> SqlType {
         16 => SqlType::SmallInt,
         32 => SqlType::Integer,
         _ => SqlType::BigInt,
+    }
+}
+
+/// Fails with code 0A000 for a way of matching keys that there is not. FULL means what SIMPLE means for one column.
+fn refuse_match(kind: Option<ast::ConstraintReferenceMatchKind>, columns: usize) -> Result<()> {
+    match kind {
+        Some(ast::ConstraintReferenceMatchKind::Partial) => {
+            Err(Error::unsupported("MATCH PARTIAL not yet implemented").with_code("0A000"))
+        }
+        Some(ast::ConstraintReferenceMatchKind::Full) if columns > 1 => {
+            let error = Error::unsupported("MATCH FULL of several columns is not supported").with_code("0A000");
+            Err(error.with_hint("CHECK (num_nulls(a, b) IN (0, 2)) refuses what it would refuse"))
+        }
+        _ => Ok(()),
     }
 }
 

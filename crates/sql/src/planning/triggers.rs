@@ -222,17 +222,13 @@ impl Around<'_> {
             return Err(no_trigger(&name, &table));
         }
         let done = self.with_triggers(&object, triggers, TAG)?;
-        Ok(match (self.forgotten(Topic::Trigger(object.id, name)), done) {
-            (Some(forgets), BoundStatement::Other(Statement::Command(drops))) => {
-                let commands = vec![drops, forgets];
-                BoundStatement::Other(Statement::Command(Command::All { commands, tag: TAG }))
-            }
-            (_, done) => done,
-        })
+        let forgets = self.forgotten(Topic::Trigger(object.id, name));
+        Ok(followed_by(done, forgets.into_iter().collect(), TAG))
     }
 
     /// ALTER TRIGGER … RENAME; the words behind ALTER TRIGGER.
     pub(super) fn rename_trigger(&self, words: &mut Words) -> Result<BoundStatement> {
+        const TAG: &str = "ALTER TRIGGER";
         let name = words.name()?.0;
         words.expect(&["on"])?;
         let table = self.changeable(&words.object()?)?;
@@ -246,8 +242,16 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("42710"));
         }
         let found = triggers.iter_mut().find(|trigger| trigger.name == name);
-        found.ok_or_else(|| no_trigger(&name, &table))?.name = to;
-        self.with_triggers(&object, triggers, "ALTER TRIGGER")
+        let found = found.ok_or_else(|| no_trigger(&name, &table))?;
+        found.name.clone_from(&to);
+        let is_constraint = found.constraint.is_some();
+        let done = self.with_triggers(&object, triggers, TAG)?;
+        let id = object.id;
+        let mut along = self.comment_along(Topic::Trigger(id, name.clone()), Topic::Trigger(id, to.clone()));
+        if is_constraint {
+            along.extend(self.comment_along(Topic::Constraint(id, name), Topic::Constraint(id, to)));
+        }
+        Ok(followed_by(done, along, TAG))
     }
 
     /// ALTER TABLE … ENABLE and DISABLE TRIGGER; the words behind ALTER TABLE.
@@ -598,6 +602,17 @@ pub(super) fn columns_of(object: &Object) -> Result<Vec<(String, SqlType)>> {
     let schema = object.relation.schema()?;
     let column = |field: &FieldRef| (field.name().clone(), SqlType::of_field(field).unwrap_or(SqlType::Text).untimed());
     Ok(schema.fields().iter().map(column).collect())
+}
+
+/// A change of the catalog with others behind it.
+fn followed_by(done: BoundStatement, others: Vec<Command>, tag: &'static str) -> BoundStatement {
+    match done {
+        BoundStatement::Other(Statement::Command(command)) if !others.is_empty() => {
+            let commands = std::iter::once(command).chain(others).collect();
+            BoundStatement::Other(Statement::Command(Command::All { commands, tag }))
+        }
+        done => done,
+    }
 }
 
 fn no_trigger(name: &str, table: &RelationName) -> Error {

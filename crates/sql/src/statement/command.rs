@@ -8,8 +8,8 @@ use diligence_catalog::authority::RoleChange;
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, LockWay, ObjectRef,
-    Relation, RelationName, Routine, SessionCatalogs, TableAlteration, View, may_change, no_schema,
+    Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, LockWay, Object,
+    ObjectRef, Relation, RelationName, Routine, SessionCatalogs, TableAlteration, View, may_change, no_schema,
 };
 use diligence_engine::stages::Message;
 use diligence_memory::QueryMemory;
@@ -349,7 +349,7 @@ impl Command {
         let inside = block.catalog();
         let tag = match self {
             Command::All { commands, tag } => {
-                commands.iter().try_for_each(|command| command.apply_to(&inside, catalogs).map(|_| ()))?;
+                commands.iter().try_for_each(|command| command.apply_within(&inside, catalogs))?;
                 *tag
             }
             _ => self.apply_to(&inside, catalogs)?,
@@ -362,6 +362,36 @@ impl Command {
         }
         block.commit()?;
         Ok(tag)
+    }
+
+    /// The same, as one of several that are done together or not at all.
+    fn apply_within(&self, inside: &Catalog, catalogs: &SessionCatalogs) -> Result<()> {
+        match self {
+            Command::ChangeDomain { object, definition, name, memory } => {
+                inside.change_domain(object, definition, name, memory)
+            }
+            Command::DropSchema { name, if_exists, cascade, also } => {
+                let mut going = also.clone();
+                if *cascade {
+                    // Tables elsewhere lose what refers to these, and defaults that count by them.
+                    let is_within = |object: &&Arc<Object>| {
+                        let is_kind = matches!(object.relation, Relation::Native(_) | Relation::Sequence(_));
+                        is_kind && object.name.schema == *name
+                    };
+                    going.extend(inside.snapshot().all_objects().filter(is_within).map(|object| object.name.clone()));
+                }
+                if !going.is_empty() {
+                    let tables = tables_of(inside, &going);
+                    let _locked = inside.lock_definitions(catalogs.owner(), tables.iter())?;
+                    inside.drop_all(&going, true, |_, _| Ok(()))?;
+                }
+                match inside.drop_schema(name, *cascade)? || *if_exists {
+                    true => Ok(()),
+                    false => Err(Error::input(format!("no schema is named '{name}'")).with_code("3F000")),
+                }
+            }
+            command => command.apply_to(inside, catalogs).map(|_| ()),
+        }
     }
 
     /// The command alone, and what its client is told.
@@ -502,20 +532,14 @@ impl Command {
                 }
                 Ok("CREATE SCHEMA")
             }
-            Command::DropSchema { name, if_exists, cascade, also } => {
-                let is_gone = match also.is_empty() {
-                    true => catalog.drop_schema(name, *cascade)?,
-                    false => {
-                        let block = catalogs.begin_block();
-                        block.catalog().drop_all(also, true, |_, _| Ok(()))?;
-                        let is_gone = block.catalog().drop_schema(name, *cascade)?;
-                        block.commit()?;
-                        is_gone
-                    }
-                };
-                if !is_gone && !if_exists {
-                    return Err(Error::input(format!("no schema is named '{name}'")).with_code("3F000"));
-                }
+            Command::DropSchema { cascade: false, also, .. } if also.is_empty() => {
+                self.apply_within(catalog, catalogs)?;
+                Ok("DROP SCHEMA")
+            }
+            Command::DropSchema { .. } => {
+                let block = catalogs.begin_block();
+                self.apply_within(&block.catalog(), catalogs)?;
+                block.commit()?;
                 Ok("DROP SCHEMA")
             }
             Command::OwnSchema { name, owner } => {
@@ -561,7 +585,7 @@ impl Command {
             Command::All { commands, tag } => {
                 let block = catalogs.begin_block();
                 let inside = block.catalog();
-                commands.iter().try_for_each(|command| command.apply_to(&inside, catalogs).map(|_| ()))?;
+                commands.iter().try_for_each(|command| command.apply_within(&inside, catalogs))?;
                 block.commit()?;
                 Ok(tag)
             }
@@ -606,9 +630,9 @@ impl Command {
                 catalog.create(name, Relation::Domain(definition.clone()), false)?;
                 Ok("CREATE DOMAIN")
             }
-            Command::ChangeDomain { object, definition, name, memory } => {
+            Command::ChangeDomain { .. } => {
                 let block = catalogs.begin_block();
-                block.catalog().change_domain(object, definition, name, memory)?;
+                self.apply_within(&block.catalog(), catalogs)?;
                 block.commit()?;
                 Ok("ALTER DOMAIN")
             }

@@ -61,7 +61,7 @@ pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SE
 pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::procedures::{DO, PROCEDURE};
 pub(crate) use self::queries::{LIMIT_PERCENT, VARIADIC_ARRAY};
-pub(crate) use self::refused::REFUSED;
+pub(crate) use self::refused::{PREPARED, REFUSED};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 pub(crate) use self::rows::WHOLE_ROW;
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};

@@ -9,6 +9,9 @@ use super::{quoted, word};
 /// What the tag of a refused statement begins with.
 pub(crate) const REFUSED: &str = "REFUSED ";
 
+/// What the name of a transaction follows, of one that is to be ended in its second phase.
+pub(crate) const PREPARED: &str = "PREPARED ";
+
 /// The call that stands for a statement; `None` if it is not one of these.
 pub(super) fn call(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
     let meant = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_) | Token::EOF | Token::SemiColon);
@@ -38,9 +41,23 @@ impl Parts<'_> {
     }
 
     /// What is refused of the statement.
-    fn refused(&self) -> Option<&'static str> {
+    fn refused(&self) -> Option<String> {
+        self.second_phase().or_else(|| self.refused_kind().map(str::to_owned))
+    }
+
+    /// COMMIT PREPARED and ROLLBACK PREPARED, with the transaction that they name.
+    fn second_phase(&self) -> Option<String> {
+        let [_, _, Token::SingleQuotedString(name)] = self.0.as_slice() else { return None };
+        let is_one = (self.is(0, "commit") || self.is(0, "rollback")) && self.is(1, "prepared");
+        is_one.then(|| format!("{PREPARED}{name}"))
+    }
+
+    fn refused_kind(&self) -> Option<&'static str> {
         if self.is(0, "create") {
             return self.refused_to_create();
+        }
+        if self.are(0, &["prepare", "transaction"]) && matches!(self.0.get(2), Some(Token::SingleQuotedString(_))) {
+            return Some("PREPARE TRANSACTION");
         }
         if !self.is(0, "alter") {
             return None;
@@ -124,6 +141,8 @@ mod tests {
             ("ALTER TABLE s.t ATTACH PARTITION p FOR VALUES IN (1)", "ATTACH PARTITION"),
             ("CREATE POLICY p ON t USING (a > 1)", "CREATE POLICY"),
             ("CREATE OR REPLACE RULE r AS ON INSERT TO t DO NOTHING", "CREATE RULE"),
+            ("PREPARE TRANSACTION 'x';", "PREPARE TRANSACTION"),
+            ("rollback prepared 'a b'", "PREPARED a b"),
         ] {
             assert_eq!(read(sql).as_deref(), Some(what), "{sql}");
         }
@@ -132,6 +151,7 @@ mod tests {
             "CREATE TABLE t AS SELECT * EXCLUDE (a) FROM u",
             "CREATE TABLE policy (a INT)",
             "ALTER TABLE t ADD exclude INT",
+            "PREPARE transaction AS SELECT 1",
             "SELECT 1",
         ] {
             assert_eq!(read(other), None, "{other}");

@@ -77,12 +77,17 @@ impl Around<'_> {
                 if primary.is_some_and(|key| key.columns.contains(&column)) {
                     return Err(Error::input(format!("column \"{column}\" is in a primary key")).with_code("42P16"));
                 }
+                if altered.declaration.rules.identities.contains_key(&column) {
+                    return Err(computed_itself(altered, &column, "an identity"));
+                }
                 altered.declaration.set_nullable(&column, true);
             }
             AlterColumnOperation::SetDefault { value } => {
-                altered.declaration.rules.defaults.insert(column, Arc::new(value.clone()));
+                refuse_computed(altered, &column, false)?;
+                altered.declaration.rules.defaults.insert(column, self.with_whole_names(value));
             }
             AlterColumnOperation::DropDefault => {
+                refuse_computed(altered, &column, true)?;
                 altered.declaration.rules.defaults.remove(&column);
             }
             AlterColumnOperation::SetDataType { data_type, using, .. } => {
@@ -97,6 +102,18 @@ impl Around<'_> {
                     return Ok(());
                 }
                 let nullable = field.is_nullable();
+                if let Some(from) = SqlType::of_field(field).filter(|_| using.is_none())
+                    && !binder::is_assignable(&from, &sql_type)
+                {
+                    let message = format!("column \"{column}\" cannot be cast automatically to type {sql_type}");
+                    let hint = format!("You might need to specify \"USING {name}::{sql_type}\".");
+                    return Err(Error::input(message).with_code("42804").with_hint(hint));
+                }
+                let is_integer = matches!(sql_type, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+                if altered.declaration.rules.identities.contains_key(&column) && !is_integer {
+                    let error = Error::input("identity column type must be smallint, integer, or bigint");
+                    return Err(error.with_code("22023"));
+                }
                 *field = Arc::new(sql_type.field(&column, nullable));
                 let old = match &altered.from[place] {
                     From::Column(_) => Expr::Identifier(name.clone()),
@@ -215,6 +232,28 @@ impl Around<'_> {
         }
         Ok(())
     }
+}
+
+/// Fails with code 42601 if a column counts or is generated: then it has no default of its own.
+fn refuse_computed(altered: &Altered, column: &str, drops: bool) -> Result<()> {
+    let rules = &altered.declaration.rules;
+    let (what, way) = if rules.identities.contains_key(column) {
+        ("an identity", "DROP IDENTITY")
+    } else if rules.generated.contains_key(column) {
+        ("a generated", "DROP EXPRESSION")
+    } else {
+        return Ok(());
+    };
+    let error = computed_itself(altered, column, what);
+    Err(match drops {
+        true => error.with_hint(format!("Use ALTER TABLE ... ALTER COLUMN ... {way} instead.")),
+        false => error,
+    })
+}
+
+fn computed_itself(altered: &Altered, column: &str, what: &str) -> Error {
+    let table = &altered.declaration.name.name;
+    Error::input(format!("column \"{column}\" of relation \"{table}\" is {what} column")).with_code("42601")
 }
 
 /// Whether an expression names a column of its table.

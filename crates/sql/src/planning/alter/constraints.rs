@@ -1,6 +1,7 @@
 //! ALTER TABLE … ALTER CONSTRAINT, and what DROP CONSTRAINT takes along.
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Topic;
 use diligence_catalog::rules::{Deferral, Key, Reference};
 use diligence_catalog::{Object, Relation, RelationName, TableAlteration};
 
@@ -74,6 +75,8 @@ impl Around<'_> {
                     memory: self.planner.options.tables.clone(),
                     tag: "ALTER TABLE",
                 });
+                let constraint = |name: &String| self.forgotten(Topic::Constraint(other.id, name.clone()));
+                altered.also.extend(found.iter().filter_map(constraint));
                 altered.cut.extend(found.into_iter().map(|name| (other.name.clone(), name)));
             }
         }

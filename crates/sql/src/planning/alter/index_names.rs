@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::Topic;
 use diligence_catalog::rules::Key;
 use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved};
 use sqlparser::ast::ObjectName;
@@ -42,7 +41,6 @@ impl Around<'_> {
             let declaration = Declaration::of(object.name.clone(), table);
             let mut altered = Altered::new(declaration, from);
             altered.declaration.rules.keys.retain(|key| !keys.contains(&key.name));
-            altered.also.extend(keys.iter().filter_map(|key| self.forgotten(Topic::Index(object.id, key.clone()))));
             self.check_referred(&object, table, &altered)?;
             match self.altered(&object, altered, TAG)? {
                 BoundStatement::Other(Statement::Command(command)) => commands.push(command),
@@ -68,6 +66,11 @@ impl Around<'_> {
         })
     }
 
+    /// Whether an index or another relation of the schema has the name.
+    pub(in crate::planning) fn is_taken(&self, name: &RelationName) -> bool {
+        self.at.snapshot.catalog.get(name).is_some() || self.index_named(name).is_some()
+    }
+
     /// ALTER INDEX … RENAME TO. Fails with 42704 if there is no such index, and with 42P07 if the name is taken.
     pub(in crate::planning) fn rename_index(&self, name: &ObjectName, to: &ObjectName) -> Result<BoundStatement> {
         let mut name = self.relation_name(name)?;
@@ -78,16 +81,12 @@ impl Around<'_> {
         let to = to.0.last().and_then(|part| part.as_ident()).map(lower);
         let to = to.ok_or_else(|| Error::input("an index gets a name").with_code("42601"))?;
         let tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
-        let keyed = tables.filter_map(|object| match &object.relation {
+        let mut keyed = tables.filter_map(|object| match &object.relation {
             Relation::Native(table) => Some((object, table)),
             _ => None,
         });
-        let keyed = keyed.collect::<Vec<_>>();
         let has = |table: &NativeTable, name: &str| table.rules().keys.iter().any(|key| key.name == name);
-        if keyed.iter().any(|(_, table)| has(table, &to)) {
-            return Err(Error::input(format!("relation \"{to}\" already exists")).with_code("42P07"));
-        }
-        let Some((object, table)) = keyed.into_iter().find(|(_, table)| has(table, &name.name)) else {
+        let Some((object, table)) = keyed.find(|(_, table)| has(table, &name.name)) else {
             if is_conditional.is_some() {
                 self.tell_missing_object("relation", &name);
                 return Ok(BoundStatement::Other(Statement::Command(Command::Nothing("ALTER INDEX"))));
@@ -95,12 +94,16 @@ impl Around<'_> {
             return Err(Error::input(format!("relation \"{}\" does not exist", name.name)).with_code("42P01"));
         };
         self.at.snapshot.rights.check_owner(&object.name)?;
+        if self.is_taken(&RelationName::new(&name.schema, &to)) {
+            return Err(Error::input(format!("relation \"{to}\" already exists")).with_code("42P07"));
+        }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(object.name.clone(), table);
         let mut altered = Altered::new(declaration, from);
         for key in altered.declaration.rules.keys.iter_mut().filter(|key| key.name == name.name) {
             key.name.clone_from(&to);
         }
+        altered.renamed.push((name.name, to));
         self.altered(object, altered, "ALTER INDEX")
     }
 }

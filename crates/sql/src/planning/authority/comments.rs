@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{RoleChange, Subject, Topic};
 use diligence_catalog::rights::DENIED;
+use diligence_catalog::rules::TableRules;
 use diligence_catalog::{CATALOG_NAME, NativeTable, Object, Relation, Resolved, no_schema};
 use sqlparser::ast;
 
@@ -36,6 +38,41 @@ impl Around<'_> {
     pub(in crate::planning) fn forgotten(&self, topic: Topic) -> Option<Command> {
         let is_said = self.at.snapshot.catalog.authority().comments().contains_key(&topic);
         is_said.then(|| change(RoleChange::Comment { topic, text: None }, "COMMENT"))
+    }
+
+    /// What gives the comment of something that has another name to that name.
+    pub(in crate::planning) fn comment_along(&self, from: Topic, to: Topic) -> Vec<Command> {
+        let Some(text) = self.at.snapshot.catalog.authority().comments().get(&from) else { return vec![] };
+        let text = Some(text.clone());
+        [RoleChange::Comment { topic: from, text: None }, RoleChange::Comment { topic: to, text }]
+            .map(|made| change(made, "COMMENT"))
+            .into()
+    }
+
+    /// What becomes of the comments of a table's indexes and constraints, once the table has other rules. `renamed` are
+    /// the old and the new names of those that are called otherwise.
+    pub(in crate::planning) fn comments_of_parts(
+        &self,
+        table: ObjectId,
+        rules: &TableRules,
+        renamed: &[(String, String)],
+    ) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for topic in self.at.snapshot.catalog.authority().comments().keys() {
+            let (name, with_name): (_, fn(ObjectId, String) -> Topic) = match topic {
+                Topic::Index(of, name) if *of == table => (name, Topic::Index),
+                Topic::Constraint(of, name) if *of == table => (name, Topic::Constraint),
+                _ => continue,
+            };
+            match renamed.iter().find(|(old, _)| old == name) {
+                Some((_, new)) => {
+                    commands.extend(self.comment_along(topic.clone(), with_name(table, new.clone())));
+                }
+                None if rules.has_constraint(name) => {}
+                None => commands.extend(self.forgotten(topic.clone())),
+            }
+        }
+        commands
     }
 
     /// What a comment is of; `None` for another database, of which PostgreSQL warns.
