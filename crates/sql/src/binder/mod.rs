@@ -46,6 +46,7 @@ mod lists;
 mod literals;
 mod locking;
 mod made;
+mod modifiers;
 mod names;
 mod objects;
 mod operators;
@@ -103,6 +104,7 @@ pub(crate) use fields::{SET_FIELD, no_composite, no_field};
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
+pub(crate) use modifiers::add_modifiers;
 pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
 pub(crate) use targets::{
@@ -345,6 +347,7 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
     for column in columns.iter_mut().filter(|column| column.sql_type.has_collation()) {
         column.sql_type = column.sql_type.uncollated();
     }
+    add_modifiers(&rows.relation, &mut columns);
     Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
 }
 
