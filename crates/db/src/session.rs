@@ -1,14 +1,16 @@
 //! A session: one client's conversation with a database. Its settings, rights, and planner; what happens to its
 //! statements is told in [`statement`](crate::statement).
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleDefinition;
+use diligence_catalog::types::type_of_oid;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
 use diligence_engine::stages::{Level, Message, caller};
@@ -16,7 +18,8 @@ use diligence_engine::{QueryOptions, SharingMode};
 use diligence_memory::Reservation;
 use diligence_remote::Server;
 use diligence_sql::{
-    ChannelStep, DeferredTrigger, Facts, Formula, Planner, PlannerOptions, Query, QueryRunner, SettingsSink,
+    ChannelStep, DeferredTrigger, Facts, Formula, Planner, PlannerOptions, PreparedInfo, Query, QueryRunner,
+    SettingsSink,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -81,6 +84,8 @@ pub(crate) struct Parts {
     blocks: KnownBlocks,
     /// Its open cursors.
     cursors: Cursors,
+    /// The statements that its client has prepared over a protocol.
+    prepared_by_client: Mutex<BTreeMap<String, PreparedInfo>>,
     /// Whether the procedure that is called next may end the transaction, as the one may that calls it.
     ends_transactions: AtomicBool,
     itself: Weak<Parts>,
@@ -332,6 +337,13 @@ impl SessionView for Parts {
         self.cursors.infos()
     }
 
+    fn prepared(&self) -> Vec<(String, PreparedInfo, bool)> {
+        let own = self.planner.prepared().into_iter().map(|(name, info)| (name, info, true));
+        let of_client = self.prepared_by_client.lock();
+        let of_client = of_client.iter().map(|(name, info)| (name.clone(), info.clone(), false));
+        own.chain(of_client).collect()
+    }
+
     fn attached(&self) -> Vec<Arc<Server>> {
         self.database.servers().all()
     }
@@ -392,6 +404,7 @@ impl Session {
                 remembered: Mutex::default(),
                 blocks: KnownBlocks::default(),
                 cursors: Cursors::default(),
+                prepared_by_client: Mutex::default(),
                 ears: Arc::default(),
                 said: Mutex::default(),
                 put_off: Mutex::default(),
@@ -705,9 +718,35 @@ impl Session {
         self.0.cursors.close_all();
     }
 
+    /// The client has prepared a statement over its protocol, whose parameters have types of these numbers.
+    pub fn client_prepares(&self, name: &str, statement: &str, types: &[u32]) {
+        let shown = |oid: &u32| match type_of_oid(*oid) {
+            Some((known, true)) => format!("{}[]", known.sql_name),
+            Some((known, false)) => known.sql_name.to_owned(),
+            None => oid.to_string(),
+        };
+        let types = types.iter().map(shown).collect();
+        let info = PreparedInfo { statement: statement.to_owned(), since: SystemTime::now(), types };
+        self.0.prepared_by_client.lock().insert(name.to_owned(), info);
+    }
+
+    /// The client forgets a statement that it has prepared over its protocol; without a name all, those of PREPARE
+    /// included.
+    pub fn client_forgets(&self, name: Option<&str>) {
+        let mut prepared = self.0.prepared_by_client.lock();
+        match name {
+            Some(name) => drop(prepared.remove(name)),
+            None => {
+                prepared.clear();
+                self.planner().forget_prepared();
+            }
+        }
+    }
+
     /// Gives back what only the session has: temporary objects, and numbers that applications lock.
     pub fn discard(&self) {
         self.close_cursors();
+        self.client_forgets(None);
         let catalogs = self.planner().catalogs();
         // Nothing keeps them, so nothing can fail.
         let _ = catalogs.drop_temporary();
