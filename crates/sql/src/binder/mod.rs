@@ -39,6 +39,7 @@ mod folds;
 mod from;
 mod functions;
 mod grouping;
+mod json_queries;
 mod json_rows;
 mod json_table;
 mod json_types;
