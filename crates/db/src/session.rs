@@ -80,6 +80,8 @@ pub(crate) struct Parts {
     savepoints: Mutex<Vec<Savepoint>>,
     /// Procedures that run within each other.
     depth: AtomicUsize,
+    /// Triggers that run within each other.
+    triggers: AtomicUsize,
     /// What it knows of the procedures that it runs.
     blocks: KnownBlocks,
     /// Its open cursors.
@@ -146,6 +148,10 @@ impl std::fmt::Debug for Parts {
 impl SettingsSink for Parts {
     fn notify(&self, channel: &str, payload: &str) -> Result<()> {
         self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
+    }
+
+    fn trigger_depth(&self) -> i32 {
+        i32::try_from(self.triggers.load(Ordering::Relaxed)).unwrap_or(i32::MAX)
     }
 
     fn stop_session(&self, process_id: i32, is_end: bool) -> Result<bool> {
@@ -297,7 +303,7 @@ pub(crate) struct Within<'s> {
 }
 
 /// One of several that are counted, until it is dropped.
-struct Counted<'c> {
+pub(crate) struct Counted<'c> {
     count: &'c AtomicUsize,
     /// How many there were before.
     others: usize,
@@ -399,6 +405,7 @@ impl Session {
                 database,
                 savepoints: Mutex::default(),
                 depth: AtomicUsize::new(0),
+                triggers: AtomicUsize::new(0),
                 ends_transactions: AtomicBool::new(false),
                 itself: parts.clone(),
                 remembered: Mutex::default(),
@@ -466,6 +473,12 @@ impl Session {
     /// How long a statement of this session waits for a lock; for as long as it takes, if zero.
     pub(crate) fn lock_timeout(&self) -> Duration {
         self.0.settings.lock_timeout()
+    }
+
+    /// A trigger begins, whose rows a statement changes that waits for it: the session runs no other meanwhile but those
+    /// within it.
+    pub(crate) fn enter_trigger(&self) -> Counted<'_> {
+        Counted::one_more(&self.0.triggers)
     }
 
     /// A procedure begins. Fails with 54001 if too many run within each other, with 53000 if that many do in all
