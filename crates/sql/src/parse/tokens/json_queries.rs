@@ -45,7 +45,7 @@ impl Text<'_> {
     /// JSON_VALUE, JSON_QUERY or JSON_EXISTS, if it is one of SQL's: DuckDB has functions of these names.
     pub(super) fn json_query(&mut self, at: usize) {
         let Some(end) = self.closed.get(&(at + 1)).copied() else { return };
-        let Some(comma) = self.within(at + 2, end).into_iter().find(|at| *self.token(*at) == Token::Comma) else {
+        let Some(comma) = self.outer_places(at + 2, end).into_iter().find(|at| *self.token(*at) == Token::Comma) else {
             return;
         };
         let Some(clauses) = self.json_clauses(comma + 1, end) else { return };
@@ -73,7 +73,7 @@ impl Text<'_> {
     }
 
     /// Places between two, without those inside of parentheses and brackets.
-    fn within(&self, from: usize, to: usize) -> Vec<usize> {
+    fn outer_places(&self, from: usize, to: usize) -> Vec<usize> {
         let (mut places, mut at, mut brackets) = (Vec::new(), from, 0_usize);
         while at < to {
             match self.token(at) {
@@ -92,7 +92,7 @@ impl Text<'_> {
         let mut clauses: Vec<(Clause, usize)> = Vec::new();
         // Where a value may begin that is no clause.
         let mut value_until = from + 1;
-        for at in self.within(from, end) {
+        for at in self.outer_places(from, end) {
             let before = clauses.last().map(|(clause, _)| *clause);
             let clause = match () {
                 () if at < value_until => continue,
@@ -123,7 +123,7 @@ impl Text<'_> {
     fn on_clause(&self, at: usize, end: usize) -> Option<usize> {
         let is_on = |at: usize| self.is(at, "ON") && self.is_any(at + 1, &["EMPTY", "ERROR"]);
         if self.is(at, "DEFAULT") {
-            return self.within(at + 1, end).into_iter().find(|at| is_on(*at));
+            return self.outer_places(at + 1, end).into_iter().find(|at| is_on(*at));
         }
         let behind = if self.is(at, "EMPTY") && self.is_any(at + 1, &["ARRAY", "OBJECT"]) { at + 2 } else { at + 1 };
         is_on(behind).then_some(behind)
@@ -172,7 +172,7 @@ impl Text<'_> {
     /// `PASSING v AS n, …`: an object of the variables behind a comma.
     fn json_passing(&mut self, begin: usize, stop: usize) {
         self.replace(begin, [Token::Comma, word("jsonb_build_object"), Token::LParen]);
-        let places = self.within(begin + 1, stop);
+        let places = self.outer_places(begin + 1, stop);
         let mut first = begin + 1;
         for at in &places {
             if *self.token(*at) == Token::Comma {
@@ -194,7 +194,7 @@ impl Text<'_> {
     /// that of their name.
     pub(super) fn json_table(&mut self, at: usize) {
         let Some(end) = self.closed.get(&(at + 1)).copied() else { return };
-        let places = self.within(at + 2, end);
+        let places = self.outer_places(at + 2, end);
         let find = |name: &str| places.iter().copied().find(|at| self.is(*at, name));
         let Some(columns) = find("COLUMNS") else { return };
         let passing = find("PASSING").filter(|passing| *passing < columns);
@@ -217,12 +217,12 @@ impl Text<'_> {
     /// Columns of JSON_TABLE without a path: `x t` is `x t PATH '$."x"'`.
     fn default_paths(&mut self, opened: usize) {
         let Some(closed) = self.closed.get(&opened).copied() else { return };
-        let places = self.within(opened + 1, closed);
+        let places = self.outer_places(opened + 1, closed);
         let mut first = opened + 1;
         let ends = places.iter().copied().filter(|at| *self.token(*at) == Token::Comma).chain([closed]);
         for end in ends.collect::<Vec<_>>() {
             let column = std::mem::replace(&mut first, end + 1);
-            let own = self.within(column, end);
+            let own = self.outer_places(column, end);
             if self.is(column, "NESTED") {
                 let nested = own.iter().copied().find(|at| self.is(*at, "COLUMNS"));
                 if let Some(nested) = nested {
