@@ -53,8 +53,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     );
 }
 
-/// A function of each element of arrays, with one second argument for all rows: the binder gives a constant. Fails as the function
-/// does.
+/// A function of each element of arrays, with one second argument for all rows: the binder gives a constant. Fails as
+/// the function does, and with 42883 if there is none of such elements.
 fn each_element(name: &str, arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
     let [array, said] = columns.arrays() else { return Err(Error::bug(format!("{name} takes two arguments"))) };
@@ -71,7 +71,8 @@ fn each_element(name: &str, arguments: &[ColumnarValue], call: &Call<'_>) -> Res
     };
     let overload = scalars(name).iter().find(|overload| fits(overload.arguments.first()));
     let Some(Body::Kernel(kernel)) = overload.map(|overload| &overload.body) else {
-        return Err(Error::bug(format!("there is no {name} of {element}")));
+        let message = format!("function {name}({element}[], {}) does not exist", call.arguments[1]);
+        return Err(Error::input(message).with_code("42883"));
     };
     let types: [SqlType; 2] = [element.clone(), call.arguments[1].clone()];
     let of_elements = Call { rows: list.values().len(), arguments: &types, returns: element };
