@@ -112,7 +112,7 @@ pub use object::{Object, ObjectRef, Relation, sequence_schema};
 pub use paths::looks_like_path;
 pub use pieces::{NewRows, Piece, PieceRows, StoredCluster, StoredRows};
 pub use rights::{RelationPattern, Rights};
-pub use routine::{Routine, settings_of};
+pub use routine::{AGGREGATE_FOLD, Routine, settings_of};
 pub use session::{ComputedTable, Isolation, Resolved, SessionCatalogs, SessionSnapshot};
 pub use signature::{Argument, ArgumentMode, Signature};
 pub use snapshot::CatalogSnapshot;

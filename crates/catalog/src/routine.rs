@@ -7,13 +7,17 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    CreateFunction, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionSecurity, FunctionSetValue, Statement, Value,
+    CreateFunction, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionSecurity, FunctionSetValue, MacroDefinition,
+    Statement, Value,
 };
 
 use crate::RelationName;
 
 /// What the names of routines begin with among those of a schema's objects.
 const PREFIX: &str = "\u{1}routine ";
+
+/// The function whose call is the body of the macro that CREATE AGGREGATE makes.
+pub const AGGREGATE_FOLD: &str = "aggregate fold";
 
 /// A function that a statement made.
 #[derive(Debug)]
@@ -39,6 +43,18 @@ impl Routine {
             }
             other => other.to_string(),
         }
+    }
+
+    /// Whether it is an aggregate: of a language for them, or made of functions.
+    pub fn is_aggregate(&self) -> bool {
+        let is_fold = match self.source.as_ref() {
+            Statement::CreateMacro { definition: MacroDefinition::Expr(Expr::Function(call)), .. } => {
+                let name = call.name.0.last().and_then(|part| part.as_ident());
+                name.is_some_and(|name| name.value == AGGREGATE_FOLD)
+            }
+            _ => false,
+        };
+        is_fold || self.language() == "python_aggregate"
     }
 
     /// The language of its body, in lower case.

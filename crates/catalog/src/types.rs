@@ -143,7 +143,8 @@ pub struct ColumnType {
     pub element: PostgresType,
     /// Whether it is an array.
     pub is_array: bool,
-    /// PostgreSQL's `atttypmod`: precision and scale of a decimal; -1 otherwise.
+    /// PostgreSQL's `atttypmod`: what is in parentheses behind the type, or behind that of an array's elements; -1 if
+    /// nothing is.
     pub modifier: i32,
 }
 
@@ -241,7 +242,7 @@ pub fn field_type(field: &Field) -> ColumnType {
     };
     let known = TYPES.iter().find(|known| known.sql_name == name || known.name == name);
     match known {
-        Some(element) if is_array => ColumnType { oid: element.array_oid, element: *element, is_array, modifier: -1 },
+        Some(element) if is_array => ColumnType { oid: element.array_oid, element: *element, is_array, modifier },
         Some(element) => ColumnType { oid: element.oid, element: *element, is_array, modifier },
         None => column_type(field.data_type()),
     }
@@ -264,7 +265,7 @@ fn of_row(known: &SqlType, fields: &RecordType, is_array: bool) -> ColumnType {
 /// `bit` and `bit varying`, or their arrays.
 fn of_bits(oid: u32, length: Option<u32>, is_array: bool) -> ColumnType {
     let element = TYPES.iter().find(|known| known.oid == oid).copied().unwrap_or(TEXT);
-    let modifier = length.filter(|_| !is_array).and_then(|length| i32::try_from(length).ok()).unwrap_or(-1);
+    let modifier = length.and_then(|length| i32::try_from(length).ok()).unwrap_or(-1);
     ColumnType { oid: if is_array { element.array_oid } else { oid }, element, is_array, modifier }
 }
 
@@ -279,6 +280,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::Field;
+    use diligence_types::timed_type::TimedType;
 
     use super::*;
 
@@ -299,6 +301,15 @@ mod tests {
         let price = column_type(&DataType::Decimal128(15, 2));
         assert_eq!((price.oid, (price.modifier - 4) >> 16, (price.modifier - 4) & 0xffff), (1700, 15, 2));
         let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
+        assert_eq!(column_type(&list(DataType::Decimal128(15, 2))).modifier, price.modifier);
+        let array = |element: SqlType| field_type(&SqlType::array_of(element).field("a", true));
+        assert_eq!((array(SqlType::Varchar(Some(3))).oid, array(SqlType::Varchar(Some(3))).modifier), (1015, 7));
+        assert_eq!((array(SqlType::Char(Some(4))).oid, array(SqlType::Char(Some(4))).modifier), (1014, 8));
+        assert_eq!((array(SqlType::Bit(Some(3))).oid, array(SqlType::Bit(Some(3))).modifier), (1561, 3));
+        assert_eq!(array(SqlType::Text).modifier, -1);
+        let moments = TimedType::new(SqlType::array_of(SqlType::Timestamp), Some(0), None).unwrap();
+        let moments = field_type(&SqlType::Timed(Arc::new(moments)).field("a", true));
+        assert_eq!((moments.oid, moments.is_array, moments.modifier), (1115, true, 0));
         assert_eq!(column_type(&list(DataType::Int32)).oid, 1007);
         assert_eq!(column_type(&list(list(DataType::Int32))).oid, 1007);
     }

@@ -1,14 +1,16 @@
 //! A session: one client's conversation with a database. Its settings, rights, and planner; what happens to its
 //! statements is told in [`statement`](crate::statement).
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleDefinition;
+use diligence_catalog::types::type_of_oid;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
 use diligence_engine::stages::{Level, Message, caller};
@@ -16,7 +18,8 @@ use diligence_engine::{QueryOptions, SharingMode};
 use diligence_memory::Reservation;
 use diligence_remote::Server;
 use diligence_sql::{
-    ChannelStep, DeferredTrigger, Facts, Formula, Planner, PlannerOptions, Query, QueryRunner, SettingsSink,
+    ChannelStep, DeferredTrigger, Facts, Formula, Planner, PlannerOptions, PreparedInfo, Query, QueryRunner,
+    SettingsSink,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -77,10 +80,14 @@ pub(crate) struct Parts {
     savepoints: Mutex<Vec<Savepoint>>,
     /// Procedures that run within each other.
     depth: AtomicUsize,
+    /// Triggers that run within each other.
+    triggers: AtomicUsize,
     /// What it knows of the procedures that it runs.
     blocks: KnownBlocks,
     /// Its open cursors.
     cursors: Cursors,
+    /// The statements that its client has prepared over a protocol.
+    prepared_by_client: Mutex<BTreeMap<String, PreparedInfo>>,
     /// Whether the procedure that is called next may end the transaction, as the one may that calls it.
     ends_transactions: AtomicBool,
     itself: Weak<Parts>,
@@ -141,6 +148,10 @@ impl std::fmt::Debug for Parts {
 impl SettingsSink for Parts {
     fn notify(&self, channel: &str, payload: &str) -> Result<()> {
         self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
+    }
+
+    fn trigger_depth(&self) -> i32 {
+        i32::try_from(self.triggers.load(Ordering::Relaxed)).unwrap_or(i32::MAX)
     }
 
     fn stop_session(&self, process_id: i32, is_end: bool) -> Result<bool> {
@@ -292,7 +303,7 @@ pub(crate) struct Within<'s> {
 }
 
 /// One of several that are counted, until it is dropped.
-struct Counted<'c> {
+pub(crate) struct Counted<'c> {
     count: &'c AtomicUsize,
     /// How many there were before.
     others: usize,
@@ -330,6 +341,13 @@ impl SessionView for Parts {
 
     fn cursors(&self) -> Vec<(String, CursorInfo)> {
         self.cursors.infos()
+    }
+
+    fn prepared(&self) -> Vec<(String, PreparedInfo, bool)> {
+        let own = self.planner.prepared().into_iter().map(|(name, info)| (name, info, true));
+        let of_client = self.prepared_by_client.lock();
+        let of_client = of_client.iter().map(|(name, info)| (name.clone(), info.clone(), false));
+        own.chain(of_client).collect()
     }
 
     fn attached(&self) -> Vec<Arc<Server>> {
@@ -387,11 +405,13 @@ impl Session {
                 database,
                 savepoints: Mutex::default(),
                 depth: AtomicUsize::new(0),
+                triggers: AtomicUsize::new(0),
                 ends_transactions: AtomicBool::new(false),
                 itself: parts.clone(),
                 remembered: Mutex::default(),
                 blocks: KnownBlocks::default(),
                 cursors: Cursors::default(),
+                prepared_by_client: Mutex::default(),
                 ears: Arc::default(),
                 said: Mutex::default(),
                 put_off: Mutex::default(),
@@ -453,6 +473,12 @@ impl Session {
     /// How long a statement of this session waits for a lock; for as long as it takes, if zero.
     pub(crate) fn lock_timeout(&self) -> Duration {
         self.0.settings.lock_timeout()
+    }
+
+    /// A trigger begins, whose rows a statement changes that waits for it: the session runs no other meanwhile but those
+    /// within it.
+    pub(crate) fn enter_trigger(&self) -> Counted<'_> {
+        Counted::one_more(&self.0.triggers)
     }
 
     /// A procedure begins. Fails with 54001 if too many run within each other, with 53000 if that many do in all
@@ -705,9 +731,35 @@ impl Session {
         self.0.cursors.close_all();
     }
 
+    /// The client has prepared a statement over its protocol, whose parameters have types of these numbers.
+    pub fn client_prepares(&self, name: &str, statement: &str, types: &[u32]) {
+        let shown = |oid: &u32| match type_of_oid(*oid) {
+            Some((known, true)) => format!("{}[]", known.sql_name),
+            Some((known, false)) => known.sql_name.to_owned(),
+            None => oid.to_string(),
+        };
+        let types = types.iter().map(shown).collect();
+        let info = PreparedInfo { statement: statement.to_owned(), since: SystemTime::now(), types };
+        self.0.prepared_by_client.lock().insert(name.to_owned(), info);
+    }
+
+    /// The client forgets a statement that it has prepared over its protocol; without a name all, those of PREPARE
+    /// included.
+    pub fn client_forgets(&self, name: Option<&str>) {
+        let mut prepared = self.0.prepared_by_client.lock();
+        match name {
+            Some(name) => drop(prepared.remove(name)),
+            None => {
+                prepared.clear();
+                self.planner().forget_prepared();
+            }
+        }
+    }
+
     /// Gives back what only the session has: temporary objects, and numbers that applications lock.
     pub fn discard(&self) {
         self.close_cursors();
+        self.client_forgets(None);
         let catalogs = self.planner().catalogs();
         // Nothing keeps them, so nothing can fail.
         let _ = catalogs.drop_temporary();

@@ -19,6 +19,7 @@ use diligence_catalog::{
 };
 use diligence_engine::tuning::Decision;
 use diligence_remote::Server;
+use diligence_sql::PreparedInfo;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::cursors::CursorInfo;
@@ -60,6 +61,9 @@ pub(crate) trait SessionView: Send + Sync {
     /// Its open cursors.
     fn cursors(&self) -> Vec<(String, CursorInfo)>;
 
+    /// The statements that it has prepared, by name, and whether PREPARE did so or the client's protocol.
+    fn prepared(&self) -> Vec<(String, PreparedInfo, bool)>;
+
     /// The servers that are attached to its database.
     fn attached(&self) -> Vec<Arc<Server>>;
 }
@@ -90,6 +94,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("pool_numbers", &POOL_NUMBERS, RowsOf::Running(pool_numbers)),
+        table("prepared_statements", &PREPARED, RowsOf::Running(prepared)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
         table("segments", &SEGMENTS, RowsOf::Kept(segments)),
         table("settings", &SETTINGS, RowsOf::Running(settings)),
@@ -716,13 +721,33 @@ const CURSORS: [Column; 6] = [
 fn cursors(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     let flag = |is: bool| Value::from(if is { "t" } else { "f" });
     let row = |(name, info): (String, CursorInfo)| {
-        let since = info.opened.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let opened = timestamp_us_to_datetime(since.as_micros() as i64);
-        let opened = opened.map(|opened| format!("{opened}+00"));
         let flags = [flag(info.is_holdable), flag(info.is_binary), flag(info.is_scrollable)];
-        [name.into(), info.statement.into()].into_iter().chain(flags).chain([Value::Text(opened)]).collect()
+        [name.into(), info.statement.into()].into_iter().chain(flags).chain([instant(info.opened)]).collect()
     };
     session.map_or_else(Vec::new, |session| session.cursors().into_iter().map(row).collect())
+}
+
+/// An instant's text in UTC.
+fn instant(at: SystemTime) -> Value {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Value::Text(timestamp_us_to_datetime(since.as_micros() as i64).map(|at| format!("{at}+00")))
+}
+
+const PREPARED: [Column; 5] = [
+    ("name", Kind::Text),
+    ("statement", Kind::Text),
+    ("prepare_time", Kind::Text),
+    ("parameter_types", Kind::Text),
+    ("from_sql", Kind::Text),
+];
+
+/// The statements that the session has prepared.
+fn prepared(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |(name, info, is_of_sql): (String, PreparedInfo, bool)| {
+        let (since, of_sql) = (instant(info.since), if is_of_sql { "t" } else { "f" });
+        vec![name.into(), info.statement.into(), since, info.types.join(", ").into(), of_sql.into()]
+    };
+    session.map_or_else(Vec::new, |session| session.prepared().into_iter().map(row).collect())
 }
 
 const SETTINGS: [Column; 4] =

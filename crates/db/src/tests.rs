@@ -174,6 +174,7 @@ fn schemas_hold_tables() {
             "memory",
             "pool",
             "pool_numbers",
+            "prepared_statements",
             "queries",
             "segments",
             "settings",
@@ -199,7 +200,19 @@ fn prepared_statements_see_the_tables_of_their_execution() {
     assert_eq!(error(&session, "EXECUTE abov(1)").hint(), Some("did you mean 'above'?"));
     assert_eq!(command(&session, "PREPARE add AS INSERT INTO t VALUES ($1)").0, "PREPARE");
     assert_eq!(command(&session, "EXECUTE add(9)"), ("INSERT".to_owned(), Some(1)));
+    let listed = "SELECT name, parameter_types, from_sql, prepare_time <= now() FROM pg_prepared_statements ORDER BY 1";
+    assert_eq!(rows(&session, listed), ["above [integer] true true", "add [integer] true true"]);
+    assert_eq!(
+        rows(&session, "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'PREPARE add AS %'"),
+        ["1"]
+    );
     assert_eq!(command(&session, "DEALLOCATE above").0, "DEALLOCATE");
+    assert_eq!(rows(&session, "SELECT name FROM system.prepared_statements"), ["add"]);
+    session.client_prepares("by_client", "SELECT $1", &[25, 1007]);
+    let listed = "SELECT name, statement, parameter_types FROM pg_prepared_statements WHERE NOT from_sql";
+    assert_eq!(rows(&session, listed), ["by_client SELECT $1 [text, integer[]]"]);
+    session.client_forgets(None);
+    assert_eq!(rows(&session, "SELECT count(*) FROM pg_prepared_statements"), ["0"]);
     assert!(error(&session, "EXECUTE above(1)").message().contains("no prepared statement"));
 }
 

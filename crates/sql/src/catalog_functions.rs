@@ -1,17 +1,18 @@
 //! Functions that PostgreSQL's clients call when they look at the catalog, as expressions of what there is:
-//! `pg_get_viewdef(oid)` is a look into `pg_views`. What there is not (descriptions, sizes of tables) is NULL or zero.
+//! `pg_get_viewdef(oid)` is a look into `pg_views`. What there is not (rules, partitions) is NULL.
 
 use sqlparser::ast::Expr;
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
-/// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
-/// always so. `@PATH@` and `@HIDDEN@` stand for what [`Visible`] says.
+/// Functions as expressions of their arguments. What is not here is never there, or always so. `@PATH@` and `@HIDDEN@`
+/// stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 63] = [
+const FUNCTIONS: [(&str, &str); 69] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("current_query", "(SELECT max(_a.query) FROM pg_catalog.pg_stat_activity _a WHERE _a.pid = pg_backend_pid())"),
+    ("getdatabaseencoding", "CAST('UTF8' AS NAME)"),
     ("inet_client_addr", "CAST(NULL AS INET)"),
     ("inet_client_port", "CAST(NULL AS INTEGER)"),
     ("inet_server_addr", "CAST(NULL AS INET)"),
@@ -38,8 +39,9 @@ const FUNCTIONS: [(&str, &str); 63] = [
     ("pg_client_encoding", "'UTF8'"),
     ("pg_collation_is_visible", "true"),
     ("pg_conf_load_time", "now()"),
+    ("pg_conversion_is_visible", "true"),
     ("pg_current_xact_id", "CAST(1 AS BIGINT)"),
-    ("pg_database_size", "CAST(0 AS BIGINT)"),
+    ("pg_database_size", "COALESCE((SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s), CAST(0 AS BIGINT))"),
     ("pg_encoding_to_char", "'UTF8'"),
     ("pg_function_is_visible", "COALESCE((SELECT bool_or(_r.routine_schema IN (@PATH@) AND _r.routine_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), true)"),
@@ -60,21 +62,27 @@ const FUNCTIONS: [(&str, &str); 63] = [
       'unknown (OID=' || $1 || ')')"),
     ("pg_get_viewdef", "COALESCE((SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = CAST($1 AS REGCLASS)), \
       (SELECT max(_m.definition) FROM pg_catalog.pg_matviews _m WHERE _m.matviewoid = CAST($1 AS REGCLASS)))"),
-    ("pg_indexes_size", "CAST(0 AS BIGINT)"),
+    ("pg_indexes_size", "(SELECT CAST(sum(CASE WHEN _s.size_of = _s.size_table THEN 0 ELSE _s.size_bytes END) AS BIGINT) \
+      FROM pg_catalog.pg_relation_sizes _s WHERE _s.size_table = CAST($1 AS REGCLASS))"),
     ("pg_is_in_recovery", "false"),
     ("pg_is_other_temp_schema", "false"),
+    ("pg_jit_available", "false"),
     ("pg_my_temp_schema", "CAST(0 AS BIGINT)"),
     ("pg_opclass_is_visible", "true"),
     ("pg_operator_is_visible", "true"),
+    ("pg_opfamily_is_visible", "true"),
     ("pg_partition_ancestors", "CAST(NULL AS BIGINT)"),
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
-    ("pg_relation_size", "CAST(0 AS BIGINT)"),
+    ("pg_relation_size", "(SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s WHERE _s.size_of = CAST($1 AS REGCLASS))"),
+    ("pg_statistics_obj_is_visible", "true"),
     ("pg_table_is_visible", "(SELECT bool_or(_c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1)"),
-    ("pg_table_size", "CAST(0 AS BIGINT)"),
+    ("pg_table_size", "(SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s WHERE _s.size_of = CAST($1 AS REGCLASS))"),
     ("pg_tablespace_location", "CAST(NULL AS TEXT)"),
-    ("pg_total_relation_size", "CAST(0 AS BIGINT)"),
+    ("pg_tablespace_size", "COALESCE((SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s), CAST(0 AS BIGINT))"),
+    ("pg_total_relation_size", "(SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s \
+      WHERE CAST($1 AS REGCLASS) IN (_s.size_of, _s.size_table))"),
     ("pg_ts_config_is_visible", "true"),
     ("pg_ts_dict_is_visible", "true"),
     ("pg_ts_parser_is_visible", "true"),

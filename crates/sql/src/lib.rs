@@ -56,7 +56,7 @@ pub use facts::Facts;
 pub use lowering::SqlFunctions;
 pub use planning::{
     Description, FollowedRows, Formula, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,
-    SessionLive, kept_tables, parameter_value,
+    PreparedInfo, SessionLive, kept_tables, parameter_value,
 };
 pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};

@@ -1,5 +1,5 @@
-//! Functions that do something in their session or to others: `set_config`, `pg_notify`, `pg_cancel_backend` and
-//! `pg_terminate_backend`.
+//! Functions that do something in their session or to others, or know what it does: `set_config`, `pg_notify`,
+//! `pg_cancel_backend`, `pg_terminate_backend` and `pg_trigger_depth`.
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringVi
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type};
 use datafusion_common::error::Result;
-use datafusion_common::plan_err;
+use datafusion_common::{ScalarValue, plan_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_engine::plan::bytes::FunctionName;
 use diligence_engine::stages::Caller;
@@ -30,6 +30,11 @@ pub trait SettingsSink: Send + Sync + Debug {
 
     /// `pg_notify`: says something in a channel. Fails with code 22023 for what is no message, 54000 if too many wait.
     fn notify(&self, channel: &str, payload: &str) -> diligence_base::Result<()>;
+
+    /// `pg_trigger_depth`: how many triggers run within each other; 0 outside of any.
+    fn trigger_depth(&self) -> i32 {
+        0
+    }
 
     /// `pg_terminate_backend` with `is_end`, and `pg_cancel_backend` without: ends the session of a process, or its
     /// statement. Gives whether there is one. Fails with 42501 if the session may not.
@@ -119,7 +124,7 @@ impl ScalarUDFImpl for Notifies {
 /// What a plan's bytes call a function, if it is one of these.
 pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
     let inner = function.inner();
-    let is_own = inner.is::<Notifies>() || inner.is::<SetConfig>() || inner.is::<Stops>();
+    let is_own = inner.is::<Notifies>() || inner.is::<SetConfig>() || inner.is::<Stops>() || inner.is::<Depth>();
     is_own.then(|| FunctionName { name: function.name().to_owned(), ..FunctionName::default() })
 }
 
@@ -185,6 +190,57 @@ impl ScalarUDFImpl for SetConfig {
             answers.push(Some(sink.set_config(names.value(row), value, is_local).map_err(to_datafusion)?));
         }
         Ok(ColumnarValue::Array(Arc::new(StringViewArray::from_iter(answers))))
+    }
+}
+
+/// The function that tells how many triggers run.
+pub(crate) const DEPTH: &str = "pg_trigger_depth";
+
+/// `pg_trigger_depth()`, for a session that this is.
+pub(crate) fn trigger_depth(sink: &Weak<dyn SettingsSink>) -> Arc<ScalarUDF> {
+    let signature = Signature::nullary(Volatility::Volatile);
+    Arc::new(ScalarUDF::from(Depth { sink: sink.clone(), signature }))
+}
+
+#[derive(Debug)]
+struct Depth {
+    sink: Weak<dyn SettingsSink>,
+    signature: Signature,
+}
+
+impl PartialEq for Depth {
+    fn eq(&self, other: &Self) -> bool {
+        self.sink.ptr_eq(&other.sink)
+    }
+}
+
+impl Eq for Depth {}
+
+impl Hash for Depth {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Depth {
+    fn name(&self) -> &str {
+        DEPTH
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        if !arguments.is_empty() {
+            return plan_err!("{DEPTH} takes no arguments");
+        }
+        Ok(DataType::Int32)
+    }
+
+    fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let depth = self.sink.upgrade().map(|sink| sink.trigger_depth());
+        Ok(ColumnarValue::Scalar(ScalarValue::Int32(depth)))
     }
 }
 

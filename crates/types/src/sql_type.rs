@@ -418,6 +418,14 @@ impl SqlType {
         }
     }
 
+    /// What a domain is of, of times with its modifier; another type itself.
+    pub fn below_domains(&self) -> &SqlType {
+        match self {
+            Self::Domain(one) => one.base.below_domains(),
+            other => other,
+        }
+    }
+
     /// The type, of times without its modifier.
     pub fn untimed(self) -> Self {
         match self {

@@ -59,7 +59,7 @@ impl Listing {
             Self::Functions => (
                 "SELECT n.nspname AS schema, p.proname AS name, pg_get_function_result(p.oid) AS result, \
                  pg_get_function_arguments(p.oid) AS arguments, \
-                 CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END AS kind \
+                 CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END AS kind \
                  FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
                  WHERE n.nspname NOT IN ('information_schema', 'pg_catalog', 'system')"
                     .to_owned(),

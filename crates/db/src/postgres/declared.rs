@@ -3,13 +3,14 @@
 //! Keys, conditions and references have no numbers of their own. Each gets one from the table's number and its place
 //! among the table's, so that joins find it as long as the table stays as it is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diligence_base::ids::ObjectId;
 use diligence_catalog::authority::{Subject, Topic};
 use diligence_catalog::operator_classes::{default_class, method_oid, named_class};
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules, shown_default};
-use diligence_catalog::{NativeTable, Object, Relation, SessionSnapshot, declared_oid};
+use diligence_catalog::{NativeTable, Object, Piece, PieceRows, Relation, SessionSnapshot, declared_oid};
 use diligence_types::SqlType;
 
 use super::collation_oid;
@@ -556,6 +557,28 @@ pub(super) fn statistics(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         named.into_iter().chain(counts).chain(times).chain(more).collect()
     };
     declared(snapshot).into_iter().map(row).collect()
+}
+
+/// What `pg_relation_size` and its kin look into: a table's or an index' number, that of the table, and its bytes in
+/// memory and in files.
+pub(super) fn sizes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        let table = of.object.oid();
+        let segments = of.table.pieces().iter().filter_map(|piece| match piece.rows() {
+            PieceRows::Stored(stored) => Some((stored.view.segment().number(), stored.view.segment().bytes())),
+            PieceRows::Memory(_) => None,
+        });
+        let segments = segments.collect::<BTreeMap<_, _>>();
+        let in_memory = of.table.pieces().iter().map(Piece::bytes_in_memory).sum::<usize>();
+        let bytes = |bytes: u64| Cell::Number(i64::try_from(bytes).unwrap_or(i64::MAX));
+        rows.push(vec![table.into(), table.into(), bytes(segments.values().sum::<u64>() + in_memory as u64)]);
+        for (place, index) in of.table.indexes().into_iter().enumerate() {
+            let size = index.bytes as u64 + index.file_bytes;
+            rows.push(vec![of.number(Kind::Index, place), table.into(), bytes(size)]);
+        }
+    }
+    rows
 }
 
 /// `pg_depend`: sequences that columns own.

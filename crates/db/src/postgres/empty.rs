@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 44] = [
+const EMPTY: [(&str, &str); 43] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -28,7 +28,6 @@ const EMPTY: [(&str, &str); 44] = [
     ("pg_partitioned_table", "partrelid:o partstrat partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs"),
     ("pg_policies", "schemaname tablename policyname permissive roles:T cmd qual with_check"),
     ("pg_policy", "oid:o polname polrelid:o polcmd polpermissive:b polroles:O polqual polwithcheck"),
-    ("pg_prepared_statements", "name statement prepare_time parameter_types:T from_sql:b"),
     ("pg_publication", "oid:o pubname pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b"),
     ("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o"),
     ("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual prattrs:S"),

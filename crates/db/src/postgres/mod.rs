@@ -2,10 +2,10 @@
 //!
 //! What PostgreSQL has and we do not (policies, rules, …) are tables without rows, so that a client's joins over them
 //! find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials`, `pg_lock_waits`,
-//! `pg_role_names`, `pg_trigger_texts`, `pg_single_grants` and those that end in `_texts` are ours: what functions and
-//! casts about numbers look into, with columns whose names nobody else's are. Numbers are the catalog's; those from
-//! [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows of itself. All tables of one statement
-//! are computed from the same snapshot.
+//! `pg_role_names`, `pg_relation_sizes`, `pg_trigger_texts`, `pg_single_grants` and those that end in `_texts` are ours:
+//! what functions and casts about numbers look into, with columns whose names nobody else's are. Numbers are the
+//! catalog's; those from [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows of itself. All
+//! tables of one statement are computed from the same snapshot.
 
 mod activity;
 mod declared;
@@ -20,7 +20,7 @@ mod settings;
 mod text_search;
 mod triggers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -650,6 +650,7 @@ fn add_texts(add: Add<'_>) {
     for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
         add(name, declared::STATISTICS, declared::statistics);
     }
+    add("pg_relation_sizes", "size_of:o size_table:o size_bytes:o", sizes);
     let columns = "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype";
     add("pg_depend", columns, declared::dependencies);
     add("pg_serials", "serial_table:o serial_column serial_sequence", declared::serials);
@@ -660,6 +661,11 @@ fn add_texts(add: Add<'_>) {
 fn add_system(add: Add<'_>) {
     add("pg_operator", operators::OPERATORS, operators::operators);
     add("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time:z", settings::cursors);
+    add(
+        "pg_prepared_statements",
+        "name statement prepare_time:z parameter_types:T from_sql:b generic_plans:o custom_plans:o",
+        settings::prepared_statements,
+    );
     add(
         "pg_settings",
         "name setting unit category short_desc extra_desc context vartype source min_val max_val enumvals:T boot_val reset_val \
@@ -759,6 +765,19 @@ fn class_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let indexes = indexes.into_iter().map(|index| row(index.oid, index.schema, &index.name));
     let known = SYSTEM_CATALOGS.map(|(name, oid)| row(oid.into(), CATALOG_OID, name));
     own.chain(indexes).chain(known).collect()
+}
+
+/// Tables and indexes with their bytes, and all other relations, which have none.
+fn sizes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = declared::sizes(snapshot);
+    let number = |row: &Vec<Cell>| match row.first() {
+        Some(Cell::Number(oid)) => Some(*oid),
+        _ => None,
+    };
+    let known = rows.iter().filter_map(number).collect::<BTreeSet<_>>();
+    let others = class_names(snapshot).iter().filter_map(number).filter(|oid| !known.contains(oid)).collect::<Vec<_>>();
+    rows.extend(others.into_iter().map(|oid| vec![Cell::Number(oid), Cell::Number(oid), Cell::Number(0)]));
+    rows
 }
 
 /// Schemas by number.

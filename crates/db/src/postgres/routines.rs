@@ -140,7 +140,12 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             if signature.gives_rows { 1000 } else { 0 }.into(),
             Cell::Number(types.number(element)),
             "-".into(),
-            if signature.is_procedure { "p" } else { "f" }.into(),
+            match () {
+                () if signature.is_procedure => "p",
+                () if routine.is_aggregate() => "a",
+                () => "f",
+            }
+            .into(),
             routine.acts_as_owner().into(),
             false.into(),
             routine.is_strict().into(),

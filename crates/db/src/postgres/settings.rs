@@ -62,6 +62,21 @@ pub(super) fn cursors(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     shown(snapshot, "cursors").into_iter().map(row).collect()
 }
 
+/// `pg_prepared_statements`. How often which kind of plan was used is not counted.
+pub(super) fn prepared_statements(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |[name, statement, since, types, is_of_sql]: [String; 5]| {
+        let types = types.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        vec![
+            name.as_str().into(),
+            statement.as_str().into(),
+            since.as_str().into(),
+            Cell::Texts(types),
+            Cell::Flag(is_of_sql == "t"),
+        ]
+    };
+    shown(snapshot, "prepared_statements").into_iter().map(row).collect()
+}
+
 fn kind_of(value: &str) -> SettingKind {
     match value {
         "on" | "off" => Switch,

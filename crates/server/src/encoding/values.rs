@@ -27,11 +27,12 @@ use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
 
 /// The types whose texts have styles.
-static STYLED: [(PostgresType, SqlType); 4] = [
+static STYLED: [(PostgresType, SqlType); 5] = [
     (types::DATE, SqlType::Date),
     (types::TIMESTAMP, SqlType::Timestamp),
     (types::TIMESTAMPTZ, SqlType::TimestampTz),
     (types::INTERVAL, SqlType::Interval),
+    (types::BYTEA, SqlType::Bytea),
 ];
 
 /// The number of `character(n)`.

@@ -523,6 +523,9 @@ impl PgSession {
             return Err(error.with_code("42601").into());
         }
         let prepared = self.prepare(parse.query, parse.type_oids, true).await?;
+        if !name.is_empty() {
+            self.session.client_prepares(&name, &prepared.text, &prepared.parameters);
+        }
         self.statements.insert(name, Arc::new(prepared));
         self.outbox.put(Out::ParseComplete(ParseComplete::new()));
         Ok(())
@@ -671,7 +674,7 @@ impl PgSession {
 
     fn close(&mut self, target: u8, name: &str) -> Outcome {
         if target == b'S' {
-            self.statements.remove(name);
+            self.deallocate(Some(name));
         } else {
             self.portals.remove(name);
         }
@@ -686,8 +689,8 @@ impl PgSession {
 
     /// Forgets a statement that was prepared over the protocol, or all.
     pub(super) fn deallocate(&mut self, name: Option<&str>) {
+        self.session.client_forgets(name);
         match name {
-            // Those that PREPARE made are the engine's; having none is fine.
             None => self.statements.clear(),
             Some(name) => drop(self.statements.remove(name)),
         }

@@ -41,7 +41,7 @@ const KNOWN: [(&str, &str, Change); 86] = [
     ("application_name", "", Free),
     ("backslash_quote", "safe_encoding", Free),
     ("block_size", "8192", Fixed),
-    ("bytea_output", "hex", Only(&["hex"])),
+    ("bytea_output", "hex", Free),
     ("check_function_bodies", "on", Free),
     ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
     ("client_min_messages", "notice", Free),
@@ -144,7 +144,7 @@ const REPORTED: [(&str, &str); 13] = [
 ];
 
 /// The settings by which statements are planned, too. The session knows them; what is here follows it.
-pub(crate) const SHARED: [&str; 3] = ["timezone", "datestyle", "intervalstyle"];
+pub(crate) const SHARED: [&str; 4] = ["timezone", "datestyle", "intervalstyle", "bytea_output"];
 
 /// The name of a setting that is one of those.
 pub(crate) fn shared(name: &str) -> Option<&'static str> {

@@ -87,8 +87,15 @@ impl Binder<'_> {
     }
 
     /// DuckDB's aggregates as those that PostgreSQL has, and `first_value`. Fails with 42883 for another number of
-    /// arguments.
+    /// arguments, and with 42725 for `array_agg` of a literal without a type.
     pub(super) fn as_postgres<'n>(&self, name: &'n str, mut parts: Call) -> Result<(&'n str, Call)> {
+        // PostgreSQL has one of arrays, and one of all others: nothing says which is meant.
+        if name == "array_agg"
+            && let [Scalar::Constant(Constant { sql_type: SqlType::Unknown, .. })] = parts.arguments.as_slice()
+        {
+            let error = Error::input("function array_agg(unknown) is not unique").with_code("42725");
+            return Err(error.with_hint("cast the argument: array_agg('a'::text)"));
+        }
         if !is_other_form(name) {
             return Ok((name, parts));
         }

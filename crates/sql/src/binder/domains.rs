@@ -39,8 +39,8 @@ impl Binder<'_> {
             definitions.push(self.context.domain(&below)?);
         }
         let value = match way {
-            Way::Explicit | Way::Try => self.explicit(scalar, domain.base.base(), way == Way::Try)?,
-            Way::Implicit | Way::Assignment => self.cast(scalar, domain.base.base(), way)?,
+            Way::Explicit | Way::Try => self.explicit(scalar, domain.base.below_domains(), way == Way::Try)?,
+            Way::Implicit | Way::Assignment => self.cast(scalar, domain.base.below_domains(), way)?,
         };
         let text = |text: &str| Scalar::Constant(Constant::text(text));
         let schema = domain.schema.as_deref().unwrap_or(DEFAULT_SCHEMA);

@@ -23,7 +23,7 @@ use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
-use crate::parse::{CURRENT_OF, WHOLE_ROW};
+use crate::parse::{CURRENT_OF, JSON_CALL, WHOLE_ROW};
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
 const ROW_FUNCTIONS: [&str; 23] = [
@@ -88,6 +88,9 @@ impl Binder<'_> {
         }
         if let Some(scalar) = self.routine(function, level)? {
             return Ok(scalar);
+        }
+        if let Some(kind) = name.strip_prefix(JSON_CALL) {
+            return self.json_call(kind, function, level);
         }
         if function.over.is_some() {
             return self.window_function(&name, function, level);

@@ -7,14 +7,18 @@ use sqlparser::ast::{
     ValueWithSpan,
 };
 
+use super::functions::{bare_name, written};
 use super::scope::{Level, Withs};
 use super::{Binder, Rows, normalized, unsupported};
+use crate::parse::JSON_PASSING;
 use crate::quoting::{literal, quoted};
 
 /// The rows of one path.
 struct PathPart<'c> {
     /// The JSON that the path is followed in, as an expression.
     json: String,
+    /// The variables of all paths, as an expression: an object.
+    variables: &'c str,
     path: String,
     columns: &'c [JsonTableColumn],
 }
@@ -27,8 +31,7 @@ struct Column {
 }
 
 impl Binder<'_> {
-    /// The rows of JSON_TABLE. Fails with 42601 without columns, 0A000 for ERROR ON EMPTY and for columns of types that
-    /// have parts.
+    /// The rows of JSON_TABLE. Fails with 42601 without columns, 0A000 for columns of types that have parts.
     pub(super) fn json_table(
         &self,
         json: &Expr,
@@ -37,7 +40,15 @@ impl Binder<'_> {
         around: &Level<'_>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
-        let part = PathPart { json: format!("CAST(({json}) AS jsonb)"), path: path_of(path)?, columns };
+        let (json, variables) = match json {
+            Expr::Function(call) if bare_name(call) == JSON_PASSING => match written(call) {
+                [json, variables] => (json.to_string(), variables.to_string()),
+                _ => return Err(Error::bug("a JSON_TABLE with variables has two arguments")),
+            },
+            json => (json.to_string(), "'{}'".to_owned()),
+        };
+        let part =
+            PathPart { json: format!("CAST(({json}) AS jsonb)"), variables: &variables, path: path_of(path)?, columns };
         let mut count = 0;
         let (text, _) = self.rows_of_path(&part, &mut count)?;
         self.query(&crate::parse::query(&text)?, Some(around), withs)
@@ -59,19 +70,21 @@ impl Binder<'_> {
                 }),
                 JsonTableColumn::Named(named) => columns.push(Column {
                     name: normalized(&named.name),
-                    value: self.json_column(named, &own)?,
+                    value: self.json_column(named, &own, part.variables)?,
                     written: named.r#type.to_string(),
                 }),
                 JsonTableColumn::Nested(JsonTableNestedColumn { path, columns: within }) => {
-                    let part = PathPart { json: own.clone(), path: path_of(path)?, columns: within };
+                    let (json, path) = (own.clone(), path_of(path)?);
+                    let part = PathPart { json, path, columns: within, variables: part.variables };
                     nested.push(self.rows_of_path(&part, count)?);
                 }
             }
         }
         let from = format!(
-            "jsonb_path_query({}, {}, '{{}}', true) WITH ORDINALITY AS {}({own}, {})",
+            "jsonb_path_query({}, {}, {}, true) WITH ORDINALITY AS {}({own}, {})",
             part.json,
             part.path,
+            part.variables,
             quoted(&rows),
             quoted(&number)
         );
@@ -95,20 +108,20 @@ impl Binder<'_> {
     }
 
     /// The value of a column in a row's JSON.
-    fn json_column(&self, column: &JsonTableNamedColumn, json: &str) -> Result<String> {
+    fn json_column(&self, column: &JsonTableNamedColumn, json: &str, variables: &str) -> Result<String> {
         let (written, path) = (column.r#type.to_string(), path_of(&column.path)?);
         if column.exists {
-            return Ok(format!("CAST(jsonb_path_exists({json}, {path}, '{{}}', true) AS {written})"));
+            return Ok(format!("CAST(jsonb_path_exists({json}, {path}, {variables}, true) AS {written})"));
         }
         let sql_type = self.sql_type(&column.r#type)?;
         if matches!(sql_type, SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_)) {
             let error = unsupported(format!("the type {written} of a column of JSON_TABLE"));
             return Err(error.with_code("0A000").with_hint("take jsonb, and cast what is in it"));
         }
-        let found = format!("jsonb_path_query_array({json}, {path}, '{{}}', true)");
+        let found = format!("jsonb_path_query_array({json}, {path}, {variables}, true)");
         let on_empty = match &column.on_empty {
             Some(JsonTableColumnErrorHandling::Error) => {
-                return Err(unsupported("ERROR ON EMPTY in JSON_TABLE").with_code("0A000"));
+                format!("CAST(json_failure(jsonb_array_length({found}) = 0, 'nothing') AS {written})")
             }
             other => default_of(other.as_ref(), &written),
         };

@@ -40,6 +40,7 @@ mod folds;
 mod from;
 mod functions;
 mod grouping;
+mod json_queries;
 mod json_rows;
 mod json_table;
 mod json_types;
@@ -47,6 +48,7 @@ mod lists;
 mod literals;
 mod locking;
 mod made;
+mod modifiers;
 mod names;
 mod objects;
 mod operators;
@@ -104,6 +106,7 @@ pub(crate) use fields::{SET_FIELD, no_composite, no_field};
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
+pub(crate) use modifiers::add_modifiers;
 pub(crate) use operators::is_assignable;
 pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
@@ -347,6 +350,7 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
     for column in columns.iter_mut().filter(|column| column.sql_type.has_collation()) {
         column.sql_type = column.sql_type.uncollated();
     }
+    add_modifiers(&rows.relation, &mut columns);
     Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
 }
 

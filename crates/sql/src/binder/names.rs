@@ -3,6 +3,7 @@
 use sqlparser::ast::{AccessExpr, BinaryOperator, CastKind, Expr, Query, SelectItem, SetExpr, TrimWhereField};
 
 use super::{Binder, normalized};
+use crate::parse::JSON_CALL;
 
 /// The name of a column that nothing names.
 const NAMELESS: &str = "?column?";
@@ -41,6 +42,7 @@ impl Binder<'_> {
                 match name.as_str() {
                     "between symmetric" => None,
                     "list comprehension" => strong("array"),
+                    name if name.starts_with(JSON_CALL) => strong(&name.replace(' ', "_")),
                     _ => Some((name, Strong)),
                 }
             }

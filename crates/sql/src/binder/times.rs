@@ -6,7 +6,7 @@ use std::sync::Arc;
 use diligence_base::Result;
 use diligence_types::SqlType;
 use diligence_types::timed_type::TimedType;
-use sqlparser::ast::DataType;
+use sqlparser::ast::{ArrayElemTypeDef, DataType};
 
 use super::Binder;
 use super::literals::{minutes_and_seconds, unknown};
@@ -17,6 +17,16 @@ impl Binder<'_> {
     /// The type of a name like [`sql_type`](Self::sql_type), of times with its modifier.
     pub(super) fn timed_type(&self, data_type: &DataType) -> Result<SqlType> {
         let plain = self.sql_type(data_type)?;
+        // Of an array, its elements say it.
+        let mut data_type = data_type;
+        while let DataType::Array(
+            ArrayElemTypeDef::SquareBracket(element, _)
+            | ArrayElemTypeDef::AngleBracket(element)
+            | ArrayElemTypeDef::Parenthesis(element),
+        ) = data_type
+        {
+            data_type = element;
+        }
         let (digits, fields) = match data_type {
             DataType::Time(digits, _) | DataType::Timestamp(digits, _) | DataType::Datetime(digits) => (*digits, None),
             DataType::Interval { fields, precision } => (*precision, fields.as_ref().map(ToString::to_string)),
@@ -35,7 +45,8 @@ impl Binder<'_> {
     pub(super) fn of_timed(&self, scalar: Scalar, timed: &TimedType, way: Way) -> Result<Scalar> {
         let scalar = match (scalar, timed.last_field()) {
             (Scalar::Constant(constant), Some(last)) if constant.sql_type == SqlType::Unknown => {
-                let text = constant.value.try_as_str().flatten().map(str::to_owned);
+                let is_array = timed.base.element().is_some();
+                let text = constant.value.try_as_str().flatten().filter(|_| !is_array).map(str::to_owned);
                 match text {
                     // The last field names the unit of a number alone.
                     Some(text) if text.trim().parse::<f64>().is_ok() => {
@@ -53,8 +64,8 @@ impl Binder<'_> {
             Way::Explicit | Way::Try => self.explicit(scalar, &timed.base, way == Way::Try)?,
             Way::Implicit | Way::Assignment => self.cast(scalar, &timed.base, way)?,
         };
-        if let Some(last) = timed.last_field().filter(|last| *last != "second") {
-            value = self.call("interval_up_to", vec![value, Scalar::Constant(Constant::text(last))])?;
+        if let Some(fields) = timed.fields() {
+            value = self.call("interval_up_to", vec![value, Scalar::Constant(Constant::text(fields))])?;
         }
         self.with_seconds_digits(value, timed.digits().filter(|digits| *digits < 6))
     }

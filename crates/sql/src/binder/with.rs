@@ -103,7 +103,7 @@ impl Binder<'_> {
     fn rows_written(&self, written: Arc<WrittenRows>) -> Rows {
         let schema = written.schema();
         let columns = schema.fields().iter().enumerate().filter_map(|(place, field)| {
-            let sql_type = SqlType::of_field(field)?;
+            let sql_type = SqlType::of_field(field)?.untimed();
             Some((place, self.numbers.named(field.name(), sql_type, field.is_nullable())))
         });
         let columns = columns.collect::<Vec<_>>();

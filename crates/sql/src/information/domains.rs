@@ -28,7 +28,7 @@ pub(super) fn domains(snapshot: &SessionSnapshot) -> Vec<Row> {
         if let Some(default) = &definition.default {
             row.insert("domain_default", default.to_string().into());
         }
-        describe(domain.base.base(), &mut row);
+        describe(domain.base.below_domains(), &mut row);
         row
     };
     seen(snapshot).map(row).collect()
@@ -70,7 +70,7 @@ fn of_constraint(object: &Object, name: &str) -> Row {
 pub(super) fn base_types(snapshot: &SessionSnapshot) -> Vec<Row> {
     let row = |(_, domain, _): (&Object, DomainType, &diligence_catalog::DomainDefinition)| {
         let mut described = Row::new();
-        describe(domain.base.base(), &mut described);
+        describe(domain.base.below_domains(), &mut described);
         let mut row = named(&domain);
         row.extend(row! { "udt_catalog": CATALOG_NAME, "udt_schema": POSTGRES_SCHEMA });
         row.extend(described.remove("udt_name").map(|name: Cell| ("udt_name", name)));

@@ -276,10 +276,7 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
             row.insert("collation_schema", collation.schema.as_deref().unwrap_or(bare).into());
             row.insert("collation_name", collation.name.as_str().into());
         }
-        describe(&sql_type.base().uncollated(), &mut row);
-        if let SqlType::Timed(timed) = &sql_type {
-            describe_times(timed, &mut row);
-        }
+        describe(&sql_type.below_domains().uncollated(), &mut row);
         row
     };
     schema.fields().iter().enumerate().map(column).collect()
@@ -314,6 +311,14 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
         }
         SqlType::Time | SqlType::TimeTz | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval => {
             row.insert("datetime_precision", 6.into());
+        }
+        SqlType::Timed(timed) => {
+            describe(&timed.base, row);
+            // Of arrays, nothing is said of the elements.
+            if timed.base.element().is_none() {
+                describe_times(timed, row);
+            }
+            return;
         }
         _ => {}
     }

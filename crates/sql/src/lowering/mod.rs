@@ -25,7 +25,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use datafusion_physical_expr::PhysicalExpr;
@@ -198,8 +198,13 @@ impl Lowering<'_> {
         let wanted = wanted.collect::<Option<Vec<_>>>();
         let wanted = wanted.ok_or_else(|| Error::bug("a column of the result is not among those of its plan"))?;
         let fields = output.iter().map(field).collect::<Vec<_>>();
+        // Types of times with a modifier are those of results alone: the relation has none.
+        let is_named = |(column, (wanted, found)): (&Column, (&Field, &FieldRef))| {
+            let is_timed = matches!(column.sql_type, SqlType::Timed(_));
+            wanted.name() == found.name() && (!is_timed || wanted.metadata() == found.metadata())
+        };
         let is_same = wanted.iter().copied().eq(0..lowered.columns.len())
-            && fields.iter().zip(lowered.schema().fields()).all(|(wanted, found)| wanted.name() == found.name());
+            && output.iter().zip(fields.iter().zip(lowered.schema().fields())).all(is_named);
         if is_same {
             return Ok(lowered);
         }

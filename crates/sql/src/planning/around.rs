@@ -667,6 +667,9 @@ impl Context for Around<'_> {
             let is_end = name == session_functions::TERMINATE;
             return self.planner.settings_sink.get().map(|sink| session_functions::stop_session(sink, is_end));
         }
+        if name == session_functions::DEPTH {
+            return self.planner.settings_sink.get().map(session_functions::trigger_depth);
+        }
         if name == "pg_notify" {
             return self.planner.settings_sink.get().map(session_functions::pg_notify);
         }

@@ -18,7 +18,7 @@ use super::around::Around;
 use super::fragments;
 use super::materialized::refuse_materialized;
 use super::settings::setting_name;
-use super::statements::{BoundStatement, schema_of};
+use super::statements::{BoundStatement, declared_schema};
 use super::tables::Declaration;
 use crate::binder::{self, Bound};
 use crate::external::{self, OptionValue};
@@ -52,6 +52,8 @@ fn goes_on_from(before: &SchemaRef, after: &SchemaRef) -> Result<()> {
         let type_of = |field: &arrow::datatypes::Field| SqlType::of_field(field);
         if let (Some(from), Some(to)) = (type_of(old), type_of(new))
             && from != to
+            // Views of older versions do not say the modifiers of times.
+            && from != to.clone().untimed()
         {
             let column = old.name();
             return fails(format!("cannot change data type of view column \"{column}\" from {from} to {to}"));
@@ -166,7 +168,7 @@ impl Around<'_> {
             format!("no collation was derived for column \"{}\" with collatable type {}", column.name, column.sql_type)
         })?;
         let mut declaration = Declaration::new(name.clone());
-        declaration.fields = nullable(&schema_of(&rows)).fields().to_vec();
+        declaration.fields = nullable(&declared_schema(&rows)).fields().to_vec();
         Ok((rows, declaration))
     }
 
@@ -249,7 +251,7 @@ impl Around<'_> {
         super::collations::settle(&mut rows.columns, |column| {
             format!("could not determine which collation to use for view column \"{}\"", column.name)
         })?;
-        let schema = schema_of(&rows);
+        let schema = declared_schema(&rows);
         if create.or_replace {
             self.check_replaced(&name)?;
         }

@@ -36,7 +36,7 @@ impl Around<'_> {
         let [column] = create.columns.as_slice() else {
             return Err(Error::input("a domain has one type").with_code("42601"));
         };
-        let base = self.collated_column(binder::named_type(&column.data_type, self)?.untimed(), &column.options)?;
+        let base = self.collated_column(binder::named_type(&column.data_type, self)?, &column.options)?;
         if matches!(base.base().innermost(), SqlType::Record(_) | SqlType::Map(_) | SqlType::Void) {
             let message = format!("\"{base}\" is not a valid base type for a domain");
             return Err(Error::input(message).with_code("42804"));

@@ -86,6 +86,7 @@ impl Live for SessionLive<'_> {
                 let is_end = name == session_functions::TERMINATE;
                 planner.settings_sink.get().map(|sink| session_functions::stop_session(sink, is_end))
             }
+            session_functions::DEPTH => planner.settings_sink.get().map(session_functions::trigger_depth),
             type_names::NAME => type_names::function(name, self.snapshot),
             _ => {
                 let user = planner.current_user();

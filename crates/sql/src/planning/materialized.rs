@@ -10,7 +10,7 @@ use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments
 
 use super::around::Around;
 use super::definitions::{rename, unwritable};
-use super::statements::{BoundStatement, schema_of};
+use super::statements::{BoundStatement, declared_schema};
 use super::tables::Declaration;
 use crate::binder::{self, Bound, Context};
 use crate::parse::{NO_DATA, REFRESH};
@@ -60,7 +60,7 @@ impl Around<'_> {
         let names = create.columns.iter().map(|column| &column.name).collect::<Vec<_>>();
         rename(&mut rows, &names, TAG)?;
         let mut declaration = Declaration::new(name.clone());
-        declaration.fields = nullable(&schema_of(&rows)).fields().to_vec();
+        declaration.fields = nullable(&declared_schema(&rows)).fields().to_vec();
         declaration.rules.materialized =
             Some(Materialized { query: query.to_string(), is_populated: without_data.is_none() });
         let target = NativeTarget::Create(NewTable {

@@ -92,6 +92,7 @@ pub use self::live::SessionLive;
 pub use self::parameters::parameter_value;
 use self::path::SearchPath;
 use self::prepared::Prepared;
+pub use self::prepared::PreparedInfo;
 pub use self::settings::PlannerOption;
 use crate::algebra::Constant;
 use crate::facts::Facts;

@@ -1,15 +1,16 @@
 //! PREPARE and EXECUTE: statements that a session keeps by name, to be planned with other values each time.
 
 use std::collections::HashMap;
+use std::time::SystemTime;
 
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_types::SqlType;
 use sqlparser::ast;
 
-use super::Planned;
 use super::around::Around;
 use super::statements::BoundStatement;
+use super::{Planned, Planner};
 use crate::algebra::{Constant, Scalar};
 use crate::binder;
 use crate::errors;
@@ -26,10 +27,37 @@ pub(super) struct Prepared {
     /// The types of its parameters as PREPARE says them; fewer than it has, perhaps.
     pub(super) types: Vec<SqlType>,
     pub(super) statement: Parsed,
+    /// As it is shown.
+    info: PreparedInfo,
+}
+
+/// A statement that a session keeps by name: a row of `pg_prepared_statements`.
+#[derive(Clone, Debug)]
+pub struct PreparedInfo {
+    /// The statement that has prepared it, or what a client has sent.
+    pub statement: String,
+    /// When it was prepared.
+    pub since: SystemTime,
+    /// The names of its parameters' types.
+    pub types: Vec<String>,
+}
+
+impl Planner {
+    /// The statements that PREPARE has made, by name.
+    pub fn prepared(&self) -> Vec<(String, PreparedInfo)> {
+        let prepared = self.prepared.lock();
+        prepared.iter().map(|(name, prepared)| (name.clone(), prepared.info.clone())).collect()
+    }
+
+    /// Forgets them.
+    pub fn forget_prepared(&self) {
+        self.prepared.lock().clear();
+    }
 }
 
 impl Around<'_> {
     pub(super) fn prepare(&self, statement: &ast::Statement, parsed: &Parsed) -> Result<Statement> {
+        let shown = statement.to_string();
         let ast::Statement::Prepare { name, data_types, statement } = statement else {
             return Err(Error::bug("not a PREPARE"));
         };
@@ -40,16 +68,14 @@ impl Around<'_> {
         let statement = Parsed { statement: inner, depth: parsed.depth };
         // Bound now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
         let around = Around::new(self.planner, self.at, self.names, types.clone()).without_rows();
-        match around.bind(&statement.statement, &statement)? {
+        let parameters = match around.bind(&statement.statement, &statement)? {
             BoundStatement::Other(_) => {
                 let error = Error::input("PREPARE takes a query or an INSERT").with_code("42601");
                 return Err(error.with_hint("other statements have no parameters: send them as they are"));
             }
-            BoundStatement::Query(_)
-            | BoundStatement::Write { .. }
-            | BoundStatement::Several(_)
-            | BoundStatement::Explain { .. } => {}
-        }
+            bound => parameters_of(&bound),
+        };
+        let types_shown = parameters.iter().map(|sql_type| sql_type.without_modifier().to_string()).collect();
         let mut prepared = self.planner.prepared.lock();
         if prepared.contains_key(&name) {
             let error = Error::input(format!("a prepared statement named '{name}' exists already"));
@@ -59,7 +85,8 @@ impl Around<'_> {
             return Err(Error::resource(format!("a session has at most {PREPARED_MAX} prepared statements"))
                 .with_hint("DEALLOCATE the ones that are no longer needed"));
         }
-        prepared.insert(name, Prepared { types, statement });
+        let info = PreparedInfo { statement: shown, since: SystemTime::now(), types: types_shown };
+        prepared.insert(name, Prepared { types, statement, info });
         Ok(Statement::Command(Command::Nothing("PREPARE")))
     }
 
@@ -71,7 +98,7 @@ impl Around<'_> {
             [part] => part.as_ident().map(prepared_name).unwrap_or_default(),
             _ => name.to_string(),
         };
-        let Prepared { types, statement } = {
+        let Prepared { types, statement, .. } = {
             let prepared = self.planner.prepared.lock();
             prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
         };
@@ -79,11 +106,7 @@ impl Around<'_> {
         with_stack(statement.depth, || {
             let types = Around::new(self.planner, self.at, self.names, types).without_rows();
             let bound = types.bind(&statement.statement, &statement)?;
-            let wanted = match &bound {
-                BoundStatement::Query(rows) | BoundStatement::Write { rows, .. } => rows.parameters.clone(),
-                BoundStatement::Several(several) => several.parameters.clone(),
-                BoundStatement::Explain { .. } | BoundStatement::Other(_) => vec![],
-            };
+            let wanted = parameters_of(&bound);
             if given.len() != wanted.len() {
                 let message = format!("wrong number of parameters for prepared statement \"{name}\"");
                 let hint = format!("expected {} parameters, found {}", wanted.len(), given.len());
@@ -129,6 +152,15 @@ impl Around<'_> {
             }
             known => known,
         }
+    }
+}
+
+/// The types of a statement's parameters.
+fn parameters_of(bound: &BoundStatement) -> Vec<SqlType> {
+    match bound {
+        BoundStatement::Query(rows) | BoundStatement::Write { rows, .. } => rows.parameters.clone(),
+        BoundStatement::Several(several) => several.parameters.clone(),
+        BoundStatement::Explain { .. } | BoundStatement::Other(_) => vec![],
     }
 }
 

@@ -23,6 +23,8 @@ const DATE_STYLE: &str = "datestyle";
 
 /// The setting for how intervals are.
 const INTERVAL_STYLE: &str = "intervalstyle";
+/// How bytes are written.
+const BYTES_STYLE: &str = "bytea_output";
 
 /// The setting for access by an index, which PostgreSQL has under this name.
 const INDEX_SCAN: &str = "enable_indexscan";
@@ -141,7 +143,13 @@ impl Planner {
             default: Styles::default().shown_intervals().to_owned(),
             description: "How intervals are written: postgres, postgres_verbose, sql_standard or iso_8601",
         };
-        settings.chain([path, index_scan, order, configuration, dates, intervals]).collect()
+        let bytes = PlannerOption {
+            name: BYTES_STYLE,
+            value: session.styles.shown_bytes().to_owned(),
+            default: Styles::default().shown_bytes().to_owned(),
+            description: "How bytes are written: hex, or escape, with the characters of ASCII as they are",
+        };
+        settings.chain([path, index_scan, order, configuration, dates, intervals, bytes]).collect()
     }
 
     /// Temporary objects come first from now on.
@@ -189,11 +197,12 @@ impl Planner {
             *session = session.changed(|parts| parts.kept_order = kept_order);
             return Ok(());
         }
-        if name == DATE_STYLE || name == INTERVAL_STYLE {
+        if [DATE_STYLE, INTERVAL_STYLE, BYTES_STYLE].contains(&name) {
             let mut session = self.session.write();
-            let styles = match name == DATE_STYLE {
-                true => session.styles.with_dates(given)?,
-                false => session.styles.with_intervals(given)?,
+            let styles = match name {
+                DATE_STYLE => session.styles.with_dates(given)?,
+                INTERVAL_STYLE => session.styles.with_intervals(given)?,
+                _ => session.styles.with_bytes(given)?,
             };
             *session = session.changed(|parts| parts.styles = styles);
             return Ok(());

@@ -17,6 +17,7 @@ use super::several::{self, BoundSeveral};
 use super::{
     Description, Planned, Planner, Planning, attach, authority, calls, domains, kinds, materialized, sequences,
 };
+use crate::algebra::Column;
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{CopySource, Explain, Parsed, SyntaxTree, VARIABLE, lower};
@@ -169,7 +170,18 @@ impl BoundStatement {
 
 /// The columns of a bound query as results have them.
 pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
-    let fields = bound.columns.iter().map(|column| column.sql_type.field(&column.name, true));
+    schema_of_columns(&bound.columns)
+}
+
+/// The columns that a view or a table has that is made of a query: those of times with their modifiers.
+pub(super) fn declared_schema(bound: &Bound) -> SchemaRef {
+    let mut columns = bound.columns.clone();
+    binder::add_modifiers(&bound.relation, &mut columns);
+    schema_of_columns(&columns)
+}
+
+fn schema_of_columns(columns: &[Column]) -> SchemaRef {
+    let fields = columns.iter().map(|column| column.sql_type.field(&column.name, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 

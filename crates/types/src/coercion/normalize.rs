@@ -28,7 +28,7 @@ use crate::text::{Printer, Zone, bytes, errors, field_of};
 /// The texts of a column's values as files of text have them, which are SQL's; `None` where Arrow has the same.
 /// Fails as [`normalize`] does.
 pub fn file_texts(array: &dyn Array, field: &Field) -> Result<Option<StringViewArray>> {
-    let Some(sql_type) = SqlType::of_field(field) else { return Ok(None) };
+    let Some(sql_type) = SqlType::of_field(field).map(SqlType::untimed) else { return Ok(None) };
     if !matches!(
         sql_type,
         SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval | SqlType::Bytea

@@ -27,6 +27,7 @@ mod enums;
 mod errors;
 mod foreign;
 mod formatting;
+mod hashes;
 mod intervals;
 mod json;
 mod lists;

@@ -1,12 +1,19 @@
 //! What types of times with a modifier, such as `timestamp(3)` and `interval hour`, do to a value.
 
-use arrow::datatypes::IntervalMonthDayNano;
-use diligence_base::Result;
+use std::sync::Arc;
+
+use arrow::array::{Array, ListArray};
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion_common::ScalarValue;
+use datafusion_expr::ColumnarValue;
+use diligence_base::{Error, Result};
 
 use super::calendar::is_infinite;
-use super::catalog::Catalog;
-use super::columns::{Interval, Time, Timestamp, kernel};
+use super::catalog::{Catalog, scalars};
+use super::columns::{Columns, Interval, Time, Timestamp, kernel, lists};
 use super::errors::datetime_overflow;
+use super::{Argument, Body, Call};
+use crate::SqlType;
 use crate::text::ZonedTime;
 
 /// Microseconds from 1970 to 2000.
@@ -28,7 +35,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         }),
     );
     catalog
-        .add("interval_up_to(interval, text) -> interval", kernel!(|a: Interval, field: &str| up_to_field(a, field)));
+        .add("interval_up_to(interval, text) -> interval", kernel!(|a: Interval, fields: &str| up_to_field(a, fields)));
     catalog.add(
         "seconds_digits(interval, integer) -> interval",
         kernel!(|a: Interval, digits: i32| {
@@ -36,6 +43,44 @@ pub(super) fn declare(catalog: &mut Catalog) {
             IntervalMonthDayNano { nanoseconds, ..a }
         }),
     );
+    catalog.add(
+        "seconds_digits(anyarray, integer) -> anyarray",
+        Body::Kernel(|arguments, call| each_element("seconds_digits", arguments, call)),
+    );
+    catalog.add(
+        "interval_up_to(anyarray, text) -> anyarray",
+        Body::Kernel(|arguments, call| each_element("interval_up_to", arguments, call)),
+    );
+}
+
+/// A function of each element of arrays, with one second argument for all rows: the binder gives a constant. Fails as
+/// the function does, and with 42883 if there is none of such elements.
+fn each_element(name: &str, arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let [array, said] = columns.arrays() else { return Err(Error::bug(format!("{name} takes two arguments"))) };
+    let list = lists(array)?;
+    let Some(element) = call.arguments[0].element() else { return Err(Error::bug(format!("{name} of no array"))) };
+    if said.is_empty() {
+        return columns.result(array.clone());
+    }
+    let said = ScalarValue::try_from_array(said, 0).map_err(|error| Error::bug(error.to_string()))?;
+    let fits = |argument: Option<&Argument>| match argument {
+        Some(Argument::Exact(known)) => known.is_same(element),
+        Some(Argument::AnyArray) => element.element().is_some(),
+        _ => false,
+    };
+    let overload = scalars(name).iter().find(|overload| fits(overload.arguments.first()));
+    let Some(Body::Kernel(kernel)) = overload.map(|overload| &overload.body) else {
+        let message = format!("function {name}({element}[], {}) does not exist", call.arguments[1]);
+        return Err(Error::input(message).with_code("42883"));
+    };
+    let types: [SqlType; 2] = [element.clone(), call.arguments[1].clone()];
+    let of_elements = Call { rows: list.values().len(), arguments: &types, returns: element };
+    let values = kernel(&[ColumnarValue::Array(list.values().clone()), ColumnarValue::Scalar(said)], &of_elements)?;
+    let values = values.into_array(of_elements.rows).map_err(|error| Error::bug(error.to_string()))?;
+    let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("an array becomes an array")) };
+    let made = ListArray::try_new(item, list.offsets().clone(), values, list.nulls().cloned());
+    columns.result(Arc::new(made.map_err(|error| Error::bug(error.to_string()))?))
 }
 
 /// Microseconds rounded to so many digits behind the seconds' point, half away from zero.
@@ -55,11 +100,12 @@ fn rounded_moment(moment: Timestamp, digits: i32) -> Result<Timestamp> {
     rounded.map(Timestamp).ok_or_else(|| datetime_overflow("timestamp"))
 }
 
-/// An interval without what is smaller than a field: what `interval hour` does to a value.
-fn up_to_field(whole: Interval, last: &str) -> Interval {
+/// An interval without what is smaller than the last of some fields: what `interval hour` and `interval day to hour` do
+/// to a value.
+fn up_to_field(whole: Interval, fields: &str) -> Interval {
     const MINUTE: i64 = 60_000_000_000;
     let IntervalMonthDayNano { months, days, nanoseconds } = whole;
-    let (months, days, nanoseconds) = match last {
+    let (months, days, nanoseconds) = match fields.rsplit(' ').next().unwrap_or(fields) {
         "year" => (months - months % 12, 0, 0),
         "month" => (months, 0, 0),
         "day" => (months, days, 0),

@@ -1,4 +1,4 @@
-//! Types of times with a modifier: `timestamp(3)`, `time(0)`, `interval day to second(1)`.
+//! Types of times with a modifier: `timestamp(3)`, `time(0)`, `interval day to second(1)`, and arrays of them.
 //!
 //! As with domains, no expression has such a type, only what takes values: a column, a cast. A value is rounded, or
 //! loses its smaller fields, where it is taken. Then it is one of the type without the modifier.
@@ -10,7 +10,7 @@ use crate::SqlType;
 /// A type of times with a modifier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TimedType {
-    /// The type without the modifier: `time`, `timetz`, `timestamp`, `timestamptz` or `interval`.
+    /// The type without the modifier: `time`, `timetz`, `timestamp`, `timestamptz`, `interval`, or an array of one.
     pub base: SqlType,
     /// PostgreSQL's number for the modifier (`pg_attribute.atttypmod`): the digits behind the seconds' point. Of an
     /// interval, the fields that it keeps are in the upper 16 bits.
@@ -48,10 +48,11 @@ const HEAD: &str = "timed\u{1}";
 
 impl TimedType {
     /// A type with so many digits behind the seconds' point, six at most as in PostgreSQL, and of an interval with the
-    /// fields that it keeps, in words. `None` if it has neither, no such fields, or is no type of times.
+    /// fields that it keeps, in words. `None` if it has neither, no such fields, or is neither a type of times nor an
+    /// array of one.
     pub fn new(base: SqlType, digits: Option<u64>, fields: Option<&str>) -> Option<Self> {
         let digits = digits.map(|digits| digits.min(DIGITS_MAX as u64) as i32);
-        let modifier = match (&base, fields) {
+        let modifier = match (base.innermost(), fields) {
             (SqlType::Interval, None) => ALL_FIELDS << 16 | digits?,
             (SqlType::Interval, Some(words)) => {
                 let (bits, _) = FIELDS.iter().find(|(_, known)| known.eq_ignore_ascii_case(words))?;
@@ -65,7 +66,7 @@ impl TimedType {
 
     /// The digits behind the seconds' point, if it says them.
     pub fn digits(&self) -> Option<i32> {
-        match (&self.base, self.modifier & 0xffff) {
+        match (self.base.innermost(), self.modifier & 0xffff) {
             (SqlType::Interval, ALL_DIGITS) => None,
             (SqlType::Interval, digits) => Some(digits),
             _ => Some(self.modifier),
@@ -76,7 +77,7 @@ impl TimedType {
     pub fn fields(&self) -> Option<&'static str> {
         let bits = self.modifier >> 16 & ALL_FIELDS;
         let named = FIELDS.iter().find(|(known, _)| *known == bits);
-        named.filter(|_| self.base == SqlType::Interval).map(|(_, words)| *words)
+        named.filter(|_| *self.base.innermost() == SqlType::Interval).map(|(_, words)| *words)
     }
 
     /// The smallest field that an interval keeps; `None` if it keeps all.
@@ -86,7 +87,7 @@ impl TimedType {
 
     /// The text in which a field notes it.
     pub(crate) fn noted(&self) -> String {
-        format!("{HEAD}{}{PART}{}", self.modifier, self.base)
+        format!("{HEAD}{}{PART}{}{}", self.modifier, self.base.innermost(), "[]".repeat(dimensions(&self.base)))
     }
 
     /// The type that a field has noted.
@@ -96,19 +97,26 @@ impl TimedType {
     }
 }
 
+/// How deep arrays lie in arrays; 0 for another type.
+fn dimensions(sql_type: &SqlType) -> usize {
+    sql_type.element().map_or(0, |element| 1 + dimensions(element))
+}
+
 impl fmt::Display for TimedType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.digits().map(|digits| format!("({digits})")).unwrap_or_default();
-        match (&self.base, self.fields()) {
-            (SqlType::Interval, Some(words)) => write!(f, "interval {words}{digits}"),
+        match (self.base.innermost(), self.fields()) {
+            (SqlType::Interval, Some(words)) => write!(f, "interval {words}{digits}")?,
             (base, _) => {
                 let name = base.to_string();
                 match name.split_once(' ') {
-                    Some((first, rest)) => write!(f, "{first}{digits} {rest}"),
-                    None => write!(f, "{name}{digits}"),
+                    Some((first, rest)) => write!(f, "{first}{digits} {rest}")?,
+                    None => write!(f, "{name}{digits}")?,
                 }
             }
         }
+        // As of other types, however many dimensions there are.
+        if self.base.element().is_some() { f.write_str("[]") } else { Ok(()) }
     }
 }
 
@@ -128,6 +136,9 @@ mod tests {
             (of(SqlType::Interval, Some(2), None), 2_147_418_114, "interval(2)"),
             (of(SqlType::Interval, None, Some("YEAR TO MONTH")), 458_751, "interval year to month"),
             (of(SqlType::Interval, Some(1), Some("day to second")), 470_286_337, "interval day to second(1)"),
+            (of(SqlType::array_of(SqlType::Timestamp), Some(0), None), 0, "timestamp(0) without time zone[]"),
+            (of(SqlType::array_of(SqlType::array_of(SqlType::Time)), Some(1), None), 1, "time(1) without time zone[]"),
+            (of(SqlType::array_of(SqlType::Interval), None, Some("year")), 327_679, "interval year[]"),
         ];
         for (timed, modifier, text) in known {
             assert_eq!((timed.modifier, timed.to_string().as_str()), (modifier, text));

@@ -4,6 +4,7 @@ use diligence_base::{Error, Result};
 
 use super::datetime::is_space;
 use super::errors;
+use super::styles::BytesStyle;
 
 /// Reads bytes: pairs of hexadecimal digits after `\x`, else characters with `\\` and `\ooo` as escapes.
 pub(crate) fn parse_bytes(text: &str) -> Result<Vec<u8>> {
@@ -57,11 +58,27 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// Writes bytes as hexadecimal digits.
-pub(crate) fn write_bytes(out: &mut String, bytes: &[u8]) {
+/// Writes bytes as hexadecimal digits, or as characters with `\\` and `\ooo` as escapes.
+pub(crate) fn write_bytes(out: &mut String, bytes: &[u8], style: BytesStyle) {
+    if style == BytesStyle::Escape {
+        return write_escaped(out, bytes);
+    }
     out.reserve(2 + bytes.len() * 2);
     out.push_str("\\x");
     write_hexadecimal(out, bytes);
+}
+
+fn write_escaped(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            b'\\' => out.push_str("\\\\"),
+            b' '..=b'~' => out.push(char::from(*byte)),
+            other => {
+                out.push('\\');
+                out.extend([other >> 6, other >> 3 & 7, other & 7].map(|digit| char::from(b'0' + digit)));
+            }
+        }
+    }
 }
 
 fn write_hexadecimal(out: &mut String, bytes: &[u8]) {

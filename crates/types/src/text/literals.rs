@@ -16,6 +16,7 @@ pub(crate) fn split_array(text: &str, mut element: impl FnMut(Option<&str>, bool
     let inside = inside_braces(text).ok_or_else(fail)?;
     let expected = bounds(text)?;
     let mut count = 0_i64;
+    let mut has_nested = None;
     let mut cutter = Cutter { bytes: inside.as_bytes(), at: 0, value: String::new() };
     cutter.skip_spaces();
     if cutter.peek().is_none() {
@@ -37,6 +38,10 @@ pub(crate) fn split_array(text: &str, mut element: impl FnMut(Option<&str>, bool
                 (!is_null).then_some(cutter.value.as_str())
             }
         };
+        // Either all elements are arrays or none is.
+        if *has_nested.get_or_insert(is_nested) != is_nested {
+            return Err(fail());
+        }
         element(item, is_nested);
         count += 1;
         cutter.skip_spaces();

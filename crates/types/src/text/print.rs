@@ -13,7 +13,7 @@ use diligence_base::{Error, Result};
 use super::decimals::{self, Zeros};
 use super::multiranges::Multirange;
 use super::ranges::Range;
-use super::styles::{IntervalStyle, Styles};
+use super::styles::{BytesStyle, IntervalStyle, Styles};
 use super::zones::Zone;
 use super::{bytes, datetime, interval, literals, numbers};
 use crate::SqlType;
@@ -42,7 +42,7 @@ enum Kind<'a> {
     Moments(&'a StringViewArray, RangeKind, Zone),
     /// Multiranges of dates or timestamps in a zone.
     ManyMoments(&'a StringViewArray, RangeKind, Zone),
-    Bytes(&'a BinaryViewArray),
+    Bytes(&'a BinaryViewArray, BytesStyle),
     Date(&'a PrimitiveArray<Date32Type>, Styles),
     Time(&'a PrimitiveArray<Time64MicrosecondType>),
     Timestamp(&'a PrimitiveArray<TimestampMicrosecondType>, Styles),
@@ -113,7 +113,7 @@ impl<'a> Printer<'a> {
                 array.as_string_view_opt().map(Kind::Text)
             }
             SqlType::Search(_) => array.as_string_view_opt().map(Kind::Text),
-            SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
+            SqlType::Bytea => array.as_binary_view_opt().map(|array| Kind::Bytes(array, zone.styles().bytes)),
             SqlType::Date => primitive(array, |array| Kind::Date(array, *zone.styles())),
             SqlType::Time => primitive(array, Kind::Time),
             SqlType::Timestamp => primitive(array, |array| Kind::Timestamp(array, *zone.styles())),
@@ -177,7 +177,7 @@ impl<'a> Printer<'a> {
                 Ok(multirange) => multirange.write(out, zone),
                 Err(_) => out.push_str(array.value(row)),
             },
-            Kind::Bytes(array) => bytes::write_bytes(out, array.value(row)),
+            Kind::Bytes(array, style) => bytes::write_bytes(out, array.value(row), *style),
             Kind::Date(array, styles) => datetime::write_date(out, array.value(row), styles),
             Kind::Time(array) => datetime::write_time(out, array.value(row)),
             Kind::Timestamp(array, styles) => datetime::write_timestamp(out, array.value(row), styles),

@@ -1,9 +1,9 @@
-//! How dates, times and intervals are written, and what comes first in a date: the settings `DateStyle` and
-//! `IntervalStyle`.
+//! How dates, times, intervals and bytes are written, and what comes first in a date: the settings `DateStyle`,
+//! `IntervalStyle` and `bytea_output`.
 
 use diligence_base::{Error, Result};
 
-/// How dates, times and intervals are read and written.
+/// How dates, times, intervals and bytes are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Styles {
     /// How dates are written.
@@ -12,6 +12,8 @@ pub struct Styles {
     pub order: DateOrder,
     /// How intervals are written, and what a sign before them means.
     pub interval: IntervalStyle,
+    /// How bytes are written.
+    pub bytes: BytesStyle,
 }
 
 /// How dates are written.
@@ -52,6 +54,16 @@ pub enum IntervalStyle {
     SqlStandard,
     /// `P1Y2MT-3H`.
     Iso8601,
+}
+
+/// How bytes are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BytesStyle {
+    /// `\x410a`.
+    #[default]
+    Hex,
+    /// `A\012`: characters of ASCII as they are, other bytes as three digits.
+    Escape,
 }
 
 impl Styles {
@@ -103,6 +115,27 @@ impl Styles {
             Error::input(message).with_code("22023").with_hint(format!("Available values: {names}."))
         })?;
         Ok(Self { interval: *interval, ..self })
+    }
+
+    /// The same after `SET bytea_output`. Fails with 22023 if there is no such style.
+    pub fn with_bytes(self, given: &str) -> Result<Self> {
+        let bytes = match given.trim().to_lowercase().as_str() {
+            "hex" => BytesStyle::Hex,
+            "escape" => BytesStyle::Escape,
+            _ => {
+                let message = format!("invalid value for parameter \"bytea_output\": \"{given}\"");
+                return Err(Error::input(message).with_code("22023").with_hint("Available values: escape, hex."));
+            }
+        };
+        Ok(Self { bytes, ..self })
+    }
+
+    /// `bytea_output` as SHOW has it.
+    pub fn shown_bytes(&self) -> &'static str {
+        match self.bytes {
+            BytesStyle::Hex => "hex",
+            BytesStyle::Escape => "escape",
+        }
     }
 
     /// `DateStyle` as SHOW has it.
@@ -158,5 +191,8 @@ mod tests {
         let intervals = |given: &str| Styles::default().with_intervals(given).map(|styles| styles.shown_intervals());
         assert_eq!(intervals("ISO_8601").unwrap(), "iso_8601");
         assert_eq!(intervals("iso").unwrap_err().code(), Some("22023"));
+        let bytes = |given: &str| Styles::default().with_bytes(given).map(|styles| styles.shown_bytes());
+        assert_eq!(bytes("Escape").unwrap(), "escape");
+        assert_eq!(bytes("octal").unwrap_err().code(), Some("22023"));
     }
 }

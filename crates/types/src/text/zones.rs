@@ -9,7 +9,7 @@ use chrono_tz::{OffsetComponents, OffsetName, Tz};
 use diligence_base::Result;
 
 use super::calendar::{self, DAY, SECOND};
-use super::styles::{DateOrder, DateStyle, IntervalStyle, Styles};
+use super::styles::{BytesStyle, DateOrder, DateStyle, IntervalStyle, Styles};
 use super::{abbreviations, errors};
 
 /// A time zone, and how dates are written there.
@@ -78,7 +78,8 @@ impl Zone {
     }
 
     const fn at(place: ZonePlace) -> Self {
-        let styles = Styles { date: DateStyle::Iso, order: DateOrder::Mdy, interval: IntervalStyle::Postgres };
+        let (date, order) = (DateStyle::Iso, DateOrder::Mdy);
+        let styles = Styles { date, order, interval: IntervalStyle::Postgres, bytes: BytesStyle::Hex };
         Self { place, styles }
     }
 
@@ -104,7 +105,10 @@ impl Zone {
     pub fn setting_with(name: &str, styles: &Styles) -> String {
         match *styles == Styles::default() {
             true => name.to_owned(),
-            false => format!("{name}{BETWEEN}{}{BETWEEN}{}", styles.shown_dates(), styles.shown_intervals()),
+            false => {
+                let (dates, intervals, bytes) = (styles.shown_dates(), styles.shown_intervals(), styles.shown_bytes());
+                format!("{name}{BETWEEN}{dates}{BETWEEN}{intervals}{BETWEEN}{bytes}")
+            }
         }
     }
 
@@ -131,8 +135,9 @@ impl Zone {
     /// Fails with kind `Input` (22023) if there is no such zone.
     pub fn of_setting(text: &str) -> Result<Self> {
         if let Some((name, styles)) = text.split_once(BETWEEN) {
-            let (dates, intervals) = styles.split_once(BETWEEN).unwrap_or((styles, "postgres"));
-            let styles = Styles::default().with_dates(dates)?.with_intervals(intervals)?;
+            let (dates, others) = styles.split_once(BETWEEN).unwrap_or((styles, "postgres"));
+            let (intervals, bytes) = others.split_once(BETWEEN).unwrap_or((others, "hex"));
+            let styles = Styles::default().with_dates(dates)?.with_intervals(intervals)?.with_bytes(bytes)?;
             return Ok(Self::of_setting(name)?.with_styles(styles));
         }
         if text.is_empty() || text.eq_ignore_ascii_case("utc") {

@@ -65,6 +65,7 @@ impl TriggerRunner for Parts {
         tables: Vec<(String, RecordBatch)>,
     ) -> Result<Vec<ArrayRef>> {
         let session = self.session()?;
+        let _fired = session.enter_trigger();
         outside(|caller| call_with(&session, procedure, arguments, caller, tables))
     }
 

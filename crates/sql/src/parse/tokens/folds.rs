@@ -10,7 +10,7 @@ use super::{quoted, word};
 
 /// The function that stands for the steps of an aggregate: the names of the function of a step and of the state's type,
 /// the state's first text and the name of the last function, each NULL if absent; then the arguments.
-pub(crate) const FOLD: &str = "aggregate fold";
+pub(crate) const FOLD: &str = diligence_catalog::AGGREGATE_FOLD;
 
 /// What says nothing about an aggregate's value.
 const IGNORED: [&str; 15] = [

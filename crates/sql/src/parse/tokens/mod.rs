@@ -22,6 +22,7 @@ mod elements;
 mod folds;
 mod fragments;
 mod ignored;
+mod json_queries;
 mod maintenance;
 mod moments;
 mod pivots;
@@ -57,6 +58,7 @@ pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
 pub(crate) use self::folds::FOLD;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::IGNORED;
+pub(crate) use self::json_queries::{JSON_CALL, JSON_PASSING};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::procedures::{DO, PROCEDURE};
@@ -356,6 +358,12 @@ impl<'a> Text<'a> {
                 self.drop(at + 1..at + 2);
             }
             Keyword::COLLATE => self.collated_type(at),
+            Keyword::JSON_TABLE if *self.token(at + 1) == Token::LParen => self.json_table(at),
+            _ if *self.token(at + 1) == Token::LParen
+                && self.is_any(at, &["JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"]) =>
+            {
+                self.json_query(at);
+            }
             Keyword::VARIABLE if self.follows(at, &["SET", "RESET"]) => {
                 if let Token::Word(name) = self.token(at + 1) {
                     self.replace(at, [quoted(&format!("{VARIABLE}{}", name.value.to_lowercase()))]);

@@ -105,9 +105,9 @@ impl Ran {
     }
 }
 
-/// The SQL type of a result's column.
+/// The SQL type of the values of a result's column.
 pub(super) fn type_of(field: &Field) -> SqlType {
-    SqlType::of_field(field).unwrap_or(SqlType::Text)
+    SqlType::of_field(field).map_or(SqlType::Text, SqlType::untimed)
 }
 
 /// The first value of a column.

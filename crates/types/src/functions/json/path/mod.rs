@@ -6,7 +6,7 @@
 mod follow;
 mod read;
 
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 
 use self::follow::follow;
 use self::read::{Path, read_path};
@@ -105,6 +105,20 @@ macro_rules! of_path {
     };
 }
 
+/// The errors of functions with clauses, in PostgreSQL's words.
+fn failed(failure: &str) -> Error {
+    match failure {
+        "nothing" => value_error("no SQL/JSON item found for specified path", "22035"),
+        "many items" => {
+            let message = "JSON path expression in JSON_QUERY must return single item when no wrapper is requested";
+            let hint = "Use the WITH WRAPPER clause to wrap SQL/JSON items into an array.";
+            value_error(message, "22034").with_hint(hint)
+        }
+        "many values" => value_error("JSON path expression in JSON_VALUE must return single scalar item", "22034"),
+        _ => value_error("JSON path expression in JSON_VALUE must return single scalar item", "2203F"),
+    }
+}
+
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
     of_path!(catalog, "jsonb_path_query", "jsonb[]", |values| Ok(Some(listed(&values))));
@@ -112,6 +126,11 @@ pub(super) fn declare(catalog: &mut Catalog) {
     of_path!(catalog, "jsonb_path_query_first", "jsonb", |values| Ok(values.first().map(text_of)));
     of_path!(catalog, "jsonb_path_exists", "boolean", |values| Ok(Some(!values.is_empty())));
     of_path!(catalog, "jsonb_path_match", "boolean", |values| truth(&values));
+    // What the clauses ERROR ON EMPTY and ERROR ON ERROR say, under a condition.
+    catalog.add(
+        "json_failure(boolean, text) -> text",
+        kernel!(try |fails: bool, failure: &str| if fails { Err(failed(failure)) } else { Ok(None::<String>) }),
+    );
     // The operators are silent.
     catalog.add(
         "@?(jsonb, text) -> boolean",
