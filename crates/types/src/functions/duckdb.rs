@@ -95,6 +95,7 @@ fn numbers(catalog: &mut Catalog) {
         "bar(double precision, double precision, double precision) -> text",
         kernel!(try |value: f64, least: f64, most: f64| bar(value, least, most, 80.0)),
     );
+    catalog.add("parse_formatted_bytes(text) -> bigint", kernel!(try |size: &str| bytes_of(size)));
     catalog.add_all(
         &["formatreadabledecimalsize(bigint) -> text", "format_bytes_decimal(bigint) -> text"],
         kernel!(|bytes: i64| decimal_size(bytes)),
@@ -136,6 +137,26 @@ fn bar(value: f64, least: f64, most: f64, width: f64) -> Result<String> {
     let blanks = (width as usize).saturating_sub(text.chars().count());
     text.extend(std::iter::repeat_n(' ', blanks));
     Ok(text)
+}
+
+/// `1.5 MB`, `16KiB`: a number and a unit of it. Fails with 22023 for anything else.
+fn bytes_of(size: &str) -> Result<i64> {
+    let size = size.trim();
+    let end = size.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(size.len());
+    let (number, unit) = size.split_at(end);
+    let unit = unit.trim().to_lowercase();
+    let base: f64 = if unit.contains('i') { 1024.0 } else { 1000.0 };
+    let power = match unit.as_str() {
+        "b" | "byte" | "bytes" => Some(0),
+        "k" | "kb" | "kib" => Some(1),
+        "m" | "mb" | "mib" => Some(2),
+        "g" | "gb" | "gib" => Some(3),
+        "t" | "tb" | "tib" => Some(4),
+        _ => None,
+    };
+    let bytes = number.parse::<f64>().ok().zip(power).map(|(number, power)| number * base.powi(power));
+    let bytes = bytes.filter(|bytes| *bytes < i64::MAX as f64).map(|bytes| bytes as i64);
+    bytes.ok_or_else(|| invalid_argument(format!("'{size}' is no size; write one like 1.5 GB or 16 KiB")))
 }
 
 fn decimal_size(bytes: i64) -> String {
@@ -195,7 +216,8 @@ fn vectors(catalog: &mut Catalog) {
         |pairs: &[(f64, f64)]| -product(pairs),
         "list_negative_inner_product",
         "list_negative_dot_product",
-        "array_negative_inner_product"
+        "array_negative_inner_product",
+        "array_negative_dot_product"
     );
     catalog.add(
         "array_cross_product(double precision[], double precision[]) -> double precision[]",

@@ -402,7 +402,7 @@ fn zipped(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue>
 }
 
 /// Maps with these places of keys and values as entries.
-fn maps(
+pub(super) fn maps(
     call: &Call<'_>,
     columns: &Columns<'_>,
     keys: ArrayRef,
