@@ -28,6 +28,7 @@
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
 mod aggregates;
+mod catalog_queries;
 mod changes;
 mod collations;
 mod composed;
@@ -39,6 +40,7 @@ mod folds;
 mod from;
 mod functions;
 mod grouping;
+mod join_kinds;
 mod json_rows;
 mod json_table;
 mod json_types;

@@ -702,7 +702,8 @@ impl Context for Around<'_> {
                     self.at.snapshot.rights.check(&object.name, Privilege::Execute)?;
                 }
                 self.names.uses_object(&object.name, object);
-                found.push(Definition { acts_as: self.owner_acting(object), ..Definition::of(&routine.source)? });
+                let made = Definition::all_of(&routine.source)?;
+                found.extend(made.into_iter().map(|made| Definition { acts_as: self.owner_acting(object), ..made }));
             }
             if !found.is_empty() {
                 break;

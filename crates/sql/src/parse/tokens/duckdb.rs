@@ -5,8 +5,9 @@
 //! * `[x + 1 for x in l if x > 1]`: `"list comprehension"(x + 1, x, l, x > 1)`;
 //! * `SELECT a: 1`: `SELECT 1 AS a`; `* LIKE 'p'`: `"columns like"('p')`;
 //! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
-//! * `ASOF JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION (TRUE) USING (a)`; FALSE if it is an ASOF LEFT JOIN;
-//! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`;
+//! * `ASOF LEFT JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION ('left') USING (a)`; 'inner' if no kind is said;
+//! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`; `t TABLESAMPLE 10`:
+//!   `t TABLESAMPLE BERNOULLI (10 ROWS)`;
 //! * `x GLOB 'a*'`: `x OPERATOR(~~~) 'a*'`;
 //! * `CREATE TYPE t AS STRUCT (…)`: `CREATE TYPE t AS (…)`; `CREATE TYPE t AS integer`: `CREATE DOMAIN t AS integer`;
 //! * `#1`: `"columns at"(1)`; `2 ** 3`: `2 ^ 3`; `FROM t WHERE …` without SELECT: `SELECT * FROM t WHERE …`;
@@ -180,23 +181,28 @@ impl Text<'_> {
         }
     }
 
-    /// `TABLESAMPLE 10%` and `TABLESAMPLE method(10%)`, or with PERCENT.
+    /// `TABLESAMPLE 10%` and `TABLESAMPLE method(10%)`, or with PERCENT; `TABLESAMPLE 10`, `10 ROWS` and
+    /// `reservoir(10)`.
     fn table_sample(&mut self, at: usize) {
         let has_method = *self.token(at + 2) == Token::LParen;
         let first = if has_method { at + 3 } else { at + 1 };
         let is_share = *self.token(first + 1) == Token::Mod || self.is(first + 1, "PERCENT");
-        let share = self.token(first).clone();
-        if !is_share || !matches!(share, Token::Number(..)) {
+        let says_rows = self.is(first + 1, "ROWS");
+        let is_rows = !is_share && (says_rows || !has_method || self.is(at + 1, "RESERVOIR"));
+        let count = self.token(first).clone();
+        if !is_share && !is_rows || !matches!(count, Token::Number(..)) {
             return;
         }
-        let mut end = first + 2;
+        let mut end = first + 1 + usize::from(is_share || says_rows);
         if *self.token(end) == Token::LParen && !has_method {
             end = self.closed.get(&end).map_or(end, |closed| closed + 1);
         } else if has_method {
             end += usize::from(*self.token(end) == Token::RParen);
         }
         let method = if has_method && self.is(at + 1, "SYSTEM") { "SYSTEM" } else { "BERNOULLI" };
-        self.replace(at + 1, [word(method), Token::LParen, share, Token::RParen]);
+        let unit = is_rows.then(|| word("ROWS"));
+        let sample = [word(method), Token::LParen, count].into_iter().chain(unit).chain([Token::RParen]);
+        self.replace(at + 1, sample.collect::<Vec<_>>());
         self.drop(at + 2..end);
     }
 
@@ -497,9 +503,10 @@ impl Text<'_> {
 
     /// `ASOF [LEFT] JOIN t ON …`.
     fn asof(&mut self, at: usize) {
-        let is_left = self.is(at + 1, "LEFT");
-        let join = at + 1 + usize::from(is_left) + usize::from(is_left && self.is(at + 2, "OUTER"));
-        let join = join + usize::from(self.is(join, "INNER"));
+        const KINDS: [&str; 5] = ["LEFT", "RIGHT", "FULL", "SEMI", "ANTI"];
+        let kind = KINDS.into_iter().find(|kind| self.is(at + 1, kind));
+        let join = at + 1 + usize::from(kind.is_some() || self.is(at + 1, "INNER"));
+        let join = join + usize::from(kind.is_some() && self.is(join, "OUTER"));
         if !self.is(join, "JOIN") {
             return;
         }
@@ -517,7 +524,7 @@ impl Text<'_> {
         }
         self.drop(at + 1..join);
         if !self.is(place, "MATCH_CONDITION") {
-            let kind = word(if is_left { "FALSE" } else { "TRUE" });
+            let kind = Token::SingleQuotedString(kind.unwrap_or("INNER").to_lowercase());
             self.insert(place, [word("MATCH_CONDITION"), Token::LParen, kind, Token::RParen]);
         }
     }
