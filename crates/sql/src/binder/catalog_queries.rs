@@ -76,7 +76,8 @@ fn relations(name: &str) -> Option<String> {
              CASE k.contype WHEN 'p' THEN 'PRIMARY KEY' WHEN 'u' THEN 'UNIQUE' WHEN 'f' THEN 'FOREIGN KEY' \
              ELSE 'CHECK' END AS constraint_type, pg_get_constraintdef(k.oid) AS constraint_text, \
              ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = k.conrelid \
-             AND a.attnum = ANY (k.conkey) ORDER BY a.attnum) AS constraint_column_names, k.conname::text AS constraint_name, \
+             AND a.attnum = ANY (k.conkey) ORDER BY a.attnum) AS constraint_column_names, \
+             k.conname::text AS constraint_name, \
              (SELECT r.relname::text FROM pg_class r WHERE r.oid = k.confrelid) AS referenced_table, \
              ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = k.confrelid \
              AND a.attnum = ANY (k.confkey) ORDER BY a.attnum) AS referenced_column_names \
@@ -97,7 +98,8 @@ fn relations(name: &str) -> Option<String> {
              array_agg(a.attname::text ORDER BY a.attnum) AS column_names, \
              array_agg(format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum) AS column_types, \
              n.nspname::text LIKE 'pg_temp%' AS temporary FROM pg_class c \
-             JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
+             JOIN pg_namespace n ON n.oid = c.relnamespace \
+             JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
              WHERE c.relkind IN ('r', 'v', 'm') AND n.nspname::text {OF_USERS} GROUP BY 2, 3, 6 ORDER BY 2, 3"
         ),
         _ => return None,

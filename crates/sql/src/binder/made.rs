@@ -35,7 +35,18 @@ impl Binder<'_> {
                 let function = if name == "jsonb_object_agg" { "jsonb_of_pairs" } else { "json_of_pairs" };
                 self.call(function, vec![pairs])
             }
-            ("histogram" | "product" | "entropy" | "mad" | "range_agg" | "range_intersect_agg", None) => {
+            (
+                "histogram"
+                | "product"
+                | "entropy"
+                | "mad"
+                | "range_agg"
+                | "range_intersect_agg"
+                | "bit_and"
+                | "bit_or"
+                | "bit_xor",
+                None,
+            ) => {
                 let values = self.collected(first, parts, place)?;
                 self.call(&format!("{name}_of_values"), vec![values])
             }

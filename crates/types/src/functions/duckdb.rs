@@ -6,7 +6,7 @@ use datafusion_expr::ColumnarValue;
 use diligence_base::Result;
 
 use super::catalog::Catalog;
-use super::columns::{List, Timestamp, kernel};
+use super::columns::{Date, List, Timestamp, kernel};
 use super::errors::{invalid_argument, value_error};
 use super::printing::{WIDTH_MAX, specified};
 use super::strings::{Texts, written};
@@ -20,6 +20,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("printf(text, variadic any) -> text", Body::Kernel(printf)).zoned().lenient();
     catalog.add("epoch_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp(bigint) -> timestamp", kernel!(try |microseconds: i64| moment(microseconds, 1)));
+    catalog.add("make_timestamptz(bigint) -> timestamptz", kernel!(try |microseconds: i64| moment(microseconds, 1)));
+    catalog.add("make_date(integer) -> date", kernel!(|days: i32| Date(days)));
     catalog.add("make_timestamp_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp_ns(bigint) -> timestamp", kernel!(|count: i64| Timestamp(count.div_euclid(1000))));
 }

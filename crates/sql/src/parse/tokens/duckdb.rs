@@ -3,7 +3,7 @@
 //! * `list_filter(l, x -> x > 1)`, `list_filter(l, lambda x: x > 1)`: `list_filter(l, "lambda"(x, x > 1))`; two names
 //!   are a row, `"lambda"((x, i), …)`;
 //! * `[x + 1 for x in l if x > 1]`: `"list comprehension"(x + 1, x, l, x > 1)`;
-//! * `SELECT a: 1`: `SELECT 1 AS a`; `* LIKE 'p'`: `"columns like"('p')`;
+//! * `SELECT a: 1`: `SELECT 1 AS a`; `FROM a: t`: `FROM t AS a`; `* LIKE 'p'`: `"columns like"('p')`;
 //! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
 //! * `ASOF LEFT JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION ('left') USING (a)`; 'inner' if no kind is said;
 //! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`; `t TABLESAMPLE 10`:
@@ -102,6 +102,8 @@ impl Text<'_> {
                 if is_named {
                     last.alias = Some(token.clone());
                     self.drop(at..at + 2);
+                } else if *self.token(at + 1) == Token::Colon && self.begins_factor(at, last) {
+                    self.named_factor(at);
                 } else if found.quote_style.is_none() {
                     self.duckdb_word(at, found.keyword, last);
                 }
@@ -263,6 +265,22 @@ impl Text<'_> {
         open.in_list
             && at > 0
             && (*self.token(at - 1) == Token::Comma || self.is_any(at - 1, &["SELECT", "DISTINCT", "ALL"]))
+    }
+
+    /// Whether a table, or what stands for one, begins at a place of FROM.
+    fn begins_factor(&self, at: usize, open: &Open) -> bool {
+        let is_in_from = open.from.is_some() && open.from_end.is_none() && !open.in_list;
+        is_in_from && at > 0 && (*self.token(at - 1) == Token::Comma || self.is_any(at - 1, &["FROM", "JOIN"]))
+    }
+
+    /// `FROM a: t`: `FROM t AS a`.
+    fn named_factor(&mut self, at: usize) {
+        let alias = self.token(at).clone();
+        let first = at + 2;
+        let name_end = if *self.token(first) == Token::LParen { first } else { self.name_end(first) };
+        let end = self.closed.get(&name_end).map_or(name_end, |closed| closed + 1);
+        self.drop(at..at + 2);
+        self.insert_or_end(end, [word("AS"), alias]);
     }
 
     fn end_alias(&mut self, at: usize, open: &mut Open) {
@@ -587,6 +605,13 @@ impl Text<'_> {
             if values.len() > 1 {
                 values.insert(0, Token::LParen);
                 values.push(Token::RParen);
+            }
+        }
+        for (begin, item_end) in self.items(on + 1, end) {
+            // All columns, or all but some: `COLUMNS(* …)`.
+            if *self.token(begin) == Token::Mul {
+                self.replace(begin, [word("COLUMNS"), Token::LParen, Token::Mul]);
+                self.insert_or_end(item_end, [Token::RParen]);
             }
         }
         self.select_all(at);

@@ -164,6 +164,9 @@ fn logic(catalog: &mut Catalog) {
         for integer in ["smallint", "integer", "bigint"] {
             catalog.aggregate(leaked(format!("{name}({integer}) -> {integer}")), as_is(function));
         }
+        catalog
+            .aggregate(leaked(format!("{name}(bit) -> bit")), AggregateBody::Rewritten)
+            .gives(|types, _| Ok(types[0].clone()));
     }
 }
 
