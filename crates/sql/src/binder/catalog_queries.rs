@@ -147,10 +147,6 @@ fn declared(name: &str) -> Option<String> {
              objsubid::integer AS objsubid, refclassid::bigint AS refclassid, refobjid::bigint AS refobjid, \
              refobjsubid::integer AS refobjsubid, deptype::text AS deptype FROM pg_depend"
             .to_owned(),
-        "duckdb_keywords" => "SELECT word::text AS keyword_name, CASE catcode WHEN 'R' THEN 'reserved' \
-             WHEN 'C' THEN 'column_name' WHEN 'T' THEN 'type_function' ELSE 'unreserved' END AS keyword_category \
-             FROM pg_get_keywords() ORDER BY 1"
-            .to_owned(),
         "pragma_collations" => "SELECT collname::text AS collname FROM pg_collation ORDER BY 1".to_owned(),
         "pragma_functions" => {
             "SELECT function_name AS name, upper(function_type) AS type, parameter_types AS parameters, \

@@ -247,11 +247,12 @@ impl Binder<'_> {
         withs: &Withs<'_>,
     ) -> Result<JoinedSide> {
         stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || match factor {
-            TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
+            TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample, .. } => {
                 if args.settings.is_some() {
                     return Err(unsupported("SETTINGS of a function in FROM"));
                 }
-                self.table_function(name, &args.args, *with_ordinality, alias.as_ref(), before, withs)
+                let side = self.table_function(name, &args.args, *with_ordinality, alias.as_ref(), before, withs)?;
+                Ok(JoinedSide { relation: self.sampled(side.relation, sample.as_ref())?, names: side.names })
             }
             TableFactor::JsonTable { json_expr, json_path, columns, alias } => {
                 let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
@@ -531,6 +532,9 @@ impl Binder<'_> {
         {
             let rows = self.description(query, withs)?;
             return self.derived(rows, alias);
+        }
+        if function == "duckdb_variables" && arguments.is_empty() {
+            return self.derived(self.known_variables()?, alias);
         }
         if let Some(text) = shown::query_of(&function, arguments)? {
             let rows = self.query(&crate::parse::query(&text)?, None, withs)?;

@@ -241,6 +241,10 @@ pub(crate) trait Context {
     fn variable(&self, _name: &str) -> Option<Constant> {
         None
     }
+    /// All variables with their values.
+    fn variables(&self) -> Vec<(String, Constant)> {
+        vec![]
+    }
     /// All settings with their values.
     fn settings(&self) -> Vec<(String, String)> {
         vec![]

@@ -96,10 +96,26 @@ impl Binder<'_> {
             vec![text(column.name), sql_type, text("YES".to_owned()), null(), null(), null()]
         };
         let names = ["column_name", "column_type", "null", "key", "default", "extra"];
-        let columns = names.map(|name| self.numbers.named(name, SqlType::Text, true)).to_vec();
+        Ok(self.rows_of_texts(&names, described.into_iter().map(row).collect()))
+    }
+
+    /// `duckdb_variables()`: what SET VARIABLE has set, with the values as texts.
+    pub(super) fn known_variables(&self) -> Result<Rows> {
+        self.is_transient.set(true);
+        let text = |text: String| Scalar::Constant(Constant::text(text));
+        let row = |(name, value): (String, Constant)| {
+            let sql_type = text(value.sql_type.to_string());
+            let value = self.explicit(Scalar::Constant(value), &SqlType::Text, false)?;
+            Ok(vec![text(name), value, sql_type])
+        };
+        let rows = self.context.variables().into_iter().map(row).collect::<Result<_>>()?;
+        Ok(self.rows_of_texts(&["name", "value", "type"], rows))
+    }
+
+    fn rows_of_texts(&self, names: &[&str], rows: Vec<Vec<Scalar>>) -> Rows {
+        let columns = names.iter().map(|name| self.numbers.named(*name, SqlType::Text, true)).collect::<Vec<_>>();
         let outputs = columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
         let outputs = outputs.collect();
-        let relation = Relation::Values { columns, rows: described.into_iter().map(row).collect() };
-        Ok(Rows { relation, outputs })
+        Rows { relation: Relation::Values { columns, rows }, outputs }
     }
 }

@@ -32,6 +32,7 @@ mod fields;
 mod file_functions;
 mod followed;
 mod formula;
+mod found_routines;
 mod fragments;
 mod function_users;
 mod generic;
