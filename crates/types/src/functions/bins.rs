@@ -231,7 +231,7 @@ fn histogram(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarVal
     let [values, bounds, exact] = columns.arrays() else { return Err(Error::bug("bins are of three arguments")) };
     let (values, bounds) = (lists(values)?, lists(bounds)?);
     let exact = exact.as_any().downcast_ref::<BooleanArray>();
-    let is_exact = exact.is_some_and(|exact| exact.len() > 0 && exact.is_valid(0) && exact.value(0));
+    let is_exact = exact.is_some_and(|exact| !exact.is_empty() && exact.is_valid(0) && exact.value(0));
     let element = call.arguments.first().and_then(SqlType::element).ok_or_else(|| Error::bug("values of no type"))?;
     let among = comparer(element, bounds.values(), bounds.values())?;
     let compare = comparer(element, values.values(), bounds.values())?;

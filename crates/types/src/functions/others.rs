@@ -94,7 +94,7 @@ fn random_bytes(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<Columnar
 
 /// A UUID of a version with these bytes in its other places.
 fn uuid_of(mut bytes: [u8; 16], version: u8) -> String {
-    bytes[6] = bytes[6] & 0x0f | version << 4;
+    bytes[6] = bytes[6] & 0x0f | (version << 4);
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
