@@ -52,6 +52,7 @@ mod key_store;
 mod keyed;
 mod keys;
 pub mod locks;
+mod macros;
 mod moment;
 mod moved;
 mod name;
@@ -103,6 +104,7 @@ pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use history::{History, HistoryState};
 pub use index::IndexState;
 pub use key_store::KeyStore;
+pub use macros::{MACRO_BODIES, MACRO_BODY, MacroBody, MacroParameter, is_macro_unless_there, macro_bodies};
 pub use moved::{FollowedSince, RowNow};
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,

@@ -31,7 +31,7 @@ pub struct Routine {
 impl Routine {
     /// The text of the statement that made it.
     pub fn definition(&self) -> String {
-        self.source.to_string()
+        text_of(&self.source)
     }
 
     /// The same, where a procedure is made by CREATE PROCEDURE, as PostgreSQL writes it.
@@ -41,7 +41,7 @@ impl Routine {
                 let made = CreateFunction { return_type: None, ..create.clone() };
                 Statement::CreateFunction(made).to_string().replacen(" FUNCTION ", " PROCEDURE ", 1)
             }
-            other => other.to_string(),
+            other => text_of(other),
         }
     }
 
@@ -103,6 +103,21 @@ impl Routine {
         let strict = Some(FunctionCalledOnNull::Strict);
         matches!(self.source.as_ref(), Statement::CreateFunction(create) if create.called_on_null == strict
             || create.called_on_null == Some(FunctionCalledOnNull::ReturnsNullOnNullInput))
+    }
+}
+
+/// The text of a statement. Of a macro without parameters the tree has no parentheses, which its text must have.
+fn text_of(statement: &Statement) -> String {
+    match statement {
+        Statement::CreateMacro { or_replace, temporary, name, args: None, definition } => Statement::CreateMacro {
+            or_replace: *or_replace,
+            temporary: *temporary,
+            name: name.clone(),
+            args: Some(vec![]),
+            definition: definition.clone(),
+        }
+        .to_string(),
+        other => other.to_string(),
     }
 }
 

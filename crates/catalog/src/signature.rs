@@ -6,6 +6,8 @@ use sqlparser::ast::{
     MacroDefinition, OperateFunctionArg, Statement, UnaryOperator, Value,
 };
 
+use crate::macros::macro_bodies;
+use crate::name::quoted;
 use crate::{RelationName, Routine};
 
 /// How a routine uses an argument.
@@ -142,6 +144,18 @@ impl Routine {
         match self.source.as_ref() {
             Statement::CreateFunction(create) => self.of_function(create),
             Statement::CreateMacro { args, definition, .. } => {
+                // Of several bodies, the last one takes most.
+                if let Some(body) = macro_bodies(&self.source).and_then(|mut bodies| bodies.pop()) {
+                    let gives_rows = body.gives_rows();
+                    let argument = |given: crate::MacroParameter| Argument {
+                        mode: ArgumentMode::In,
+                        name: given.name,
+                        type_name: given.type_name,
+                        default: given.default,
+                    };
+                    let arguments = body.parameters.into_iter().map(argument).collect();
+                    return Signature { arguments, result: None, gives_rows, is_procedure: false };
+                }
                 let argument = |given: &sqlparser::ast::MacroArg| Argument {
                     mode: ArgumentMode::In,
                     name: own_name(&given.name),
@@ -195,6 +209,9 @@ impl Routine {
                 }
                 _ => String::new(),
             },
+            Statement::CreateMacro { .. } if let Some(bodies) = macro_bodies(&self.source) => {
+                bodies.iter().map(|body| body.shown()).collect::<Vec<_>>().join(", ")
+            }
             Statement::CreateMacro { definition, .. } => match definition {
                 MacroDefinition::Expr(value) => value.to_string(),
                 MacroDefinition::Table(query) => query.to_string(),
@@ -226,9 +243,17 @@ impl Routine {
         }
     }
 
+    /// The statement that makes a macro again.
+    fn shown_macro(&self, name: &RelationName) -> String {
+        let Some(bodies) = macro_bodies(&self.source) else { return self.definition() };
+        let own = name.routine().unwrap_or(&name.name);
+        let bodies = bodies.iter().map(|body| body.shown()).collect::<Vec<_>>().join(", ");
+        format!("CREATE OR REPLACE MACRO {}.{}{bodies}", quoted(&name.schema), quoted(own))
+    }
+
     /// `pg_get_functiondef`: a statement that makes it again.
     pub fn shown_definition(&self, name: &RelationName) -> String {
-        let Statement::CreateFunction(create) = self.source.as_ref() else { return self.definition() };
+        let Statement::CreateFunction(create) = self.source.as_ref() else { return self.shown_macro(name) };
         let signature = self.signature();
         let kind = if signature.is_procedure { "PROCEDURE" } else { "FUNCTION" };
         let own = name.routine().and_then(|shown| shown.split('(').next()).unwrap_or(&name.name);
@@ -344,11 +369,4 @@ fn own_name(name: &Ident) -> String {
 
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
-}
-
-/// A name as it is written: in quotes, where it must be.
-fn quoted(name: &str) -> String {
-    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -5,6 +5,8 @@ use sqlparser::ast::Expr;
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
+use crate::formulas;
+
 /// Functions as expressions of their arguments. What is not here is never there, or always so. `@PATH@` and `@HIDDEN@`
 /// stand for what [`Visible`] says.
 #[rustfmt::skip]
@@ -137,7 +139,9 @@ pub(crate) fn template(name: &str, arguments: usize, visible: impl FnOnce() -> V
     if name == "pg_get_triggerdef" && arguments > 1 {
         return Some(parsed(TRIGGER_SHORT));
     }
-    let (_, text) = FUNCTIONS.iter().find(|(known, _)| *known == name)?;
+    let Some((_, text)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else {
+        return formulas::formula(name, arguments).and_then(Result::ok);
+    };
     Some(match text.contains("@PATH@") {
         true => parsed(&visible().put_into(text)),
         false => parsed(text),
@@ -146,7 +150,7 @@ pub(crate) fn template(name: &str, arguments: usize, visible: impl FnOnce() -> V
 
 /// Names of the functions.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.iter().map(|(name, _)| *name).filter(|name| !name.contains(' '))
+    FUNCTIONS.iter().map(|(name, _)| *name).filter(|name| !name.contains(' ')).chain(formulas::names())
 }
 
 fn parsed(text: &str) -> Expr {

@@ -22,6 +22,7 @@ pub mod errors;
 mod expression;
 pub mod external;
 mod facts;
+mod formulas;
 mod front;
 mod information;
 mod kept_order;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use datafusion_expr::Volatility;
 use diligence_base::duration::duration;
 use diligence_base::{Error, Result};
-use diligence_catalog::settings_of;
+use diligence_catalog::{MacroBody, MacroParameter, macro_bodies, settings_of};
 use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
     self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionReturnType,
@@ -90,30 +90,68 @@ impl Definition {
                     default: given.default_expr.clone(),
                     is_variadic: false,
                 });
-                let body = match definition {
-                    MacroDefinition::Expr(value) => Body::Value(Arc::new(value.clone())),
-                    MacroDefinition::Table(query) => Body::Rows(Arc::new(query.as_ref().clone())),
-                };
-                Ok(Self {
-                    name: last(name)?,
-                    parameters: parameters.collect(),
-                    body,
-                    returns: None,
-                    columns: vec![],
-                    is_strict: false,
-                    is_macro: true,
-                    gives_rows: false,
-                    is_procedure: false,
-                    output: None,
-                    is_trigger: false,
-                    acts_as: None,
-                    settings: vec![],
-                    is_record: false,
-                }
-                .with_placeholders())
+                Ok(Self::of_macro(last(name)?, parameters.collect(), definition))
             }
             Statement::CreateFunction(create) => Self::of_function(create),
             _ => Err(Error::bug("a statement makes no function")),
+        }
+    }
+
+    /// What a statement defines, which is several of one name if it is a macro with several bodies. Fails as
+    /// [`Self::of`] does.
+    pub(crate) fn all_of(statement: &Statement) -> Result<Vec<Self>> {
+        let (Statement::CreateMacro { name, .. }, Some(bodies)) = (statement, macro_bodies(statement)) else {
+            return Ok(vec![Self::of(statement)?]);
+        };
+        bodies.iter().map(|body| Self::of_body(last(name)?, body)).collect()
+    }
+
+    fn of_macro(name: String, parameters: Vec<RoutineParameter>, definition: &MacroDefinition) -> Self {
+        let body = match definition {
+            MacroDefinition::Expr(value) => Body::Value(Arc::new(value.clone())),
+            MacroDefinition::Table(query) => Body::Rows(Arc::new(query.as_ref().clone())),
+        };
+        Self {
+            name,
+            parameters,
+            body,
+            returns: None,
+            columns: vec![],
+            is_strict: false,
+            is_macro: true,
+            gives_rows: false,
+            is_procedure: false,
+            output: None,
+            is_trigger: false,
+            acts_as: None,
+            settings: vec![],
+            is_record: false,
+        }
+        .with_placeholders()
+    }
+
+    /// A macro of one of its bodies, which are texts.
+    fn of_body(name: String, body: &MacroBody) -> Result<Self> {
+        let typed = |type_name: &String| match parse::expression(&format!("CAST(NULL AS {type_name})"))? {
+            Expr::Cast { data_type, .. } => Ok(data_type),
+            _ => Err(Error::input(format!("\"{type_name}\" is no type")).with_code("42601")),
+        };
+        let parameter = |given: &MacroParameter| {
+            Ok(RoutineParameter {
+                name: given.name.clone(),
+                data_type: given.type_name.as_ref().map(typed).transpose()?,
+                default: given.default.as_ref().map(|default| parse::expression(default)).transpose()?,
+                is_variadic: false,
+            })
+        };
+        let parameters = body.parameters.iter().map(parameter).collect::<Result<Vec<_>>>()?;
+        let parsed = parse::parse_one(&format!("CREATE MACRO f() AS {}", body.text))?;
+        match parsed.statement {
+            SyntaxTree::Statement(statement) => match statement.as_ref() {
+                Statement::CreateMacro { definition, .. } => Ok(Self::of_macro(name, parameters, definition)),
+                _ => Err(Error::bug("a body makes no macro")),
+            },
+            _ => Err(Error::bug("a body makes no macro")),
         }
     }
 
@@ -377,6 +415,21 @@ impl Definition {
     }
 }
 
+/// Fails with 42723 if two bodies of a macro take the same.
+pub(crate) fn refuse_equal_bodies(bodies: &[Definition]) -> Result<()> {
+    let types = |body: &Definition| {
+        let types = body.parameters.iter().map(|parameter| parameter.data_type.as_ref().map(type_name));
+        types.collect::<Vec<_>>()
+    };
+    let is_twice =
+        |(place, body): (usize, &Definition)| bodies[..place].iter().any(|other| types(other) == types(body));
+    if !bodies.iter().enumerate().any(is_twice) {
+        return Ok(());
+    }
+    let error = Error::input("two bodies of the macro take the same arguments").with_code("42723");
+    Err(error.with_hint("they differ in the number of their parameters, or in the types of these"))
+}
+
 /// The time that a function in another language has of its own. Fails with 0A000 for other settings.
 fn own_time(settings: &[(String, String)], language: &str) -> Result<Option<Duration>> {
     let mut own = None;
@@ -617,6 +670,32 @@ mod tests {
         assert!(made.ordered(&[]).is_none());
         assert!(made.ordered(&[(Some("a".to_owned()), one.clone()), (None, one.clone())]).is_some());
         assert!(made.ordered(&[(None, one.clone()), (Some("a".to_owned()), one)]).is_none());
+    }
+
+    #[test]
+    fn a_macro_has_several_bodies_and_parameters_with_types() {
+        let all = |text: &str| {
+            let SyntaxTree::Statement(statement) = parse::parse_one(text).unwrap().statement else { panic!("{text}") };
+            let again = parse::parse_one(&statement.to_string()).unwrap().statement;
+            assert!(matches!(again, SyntaxTree::Statement(again) if again == statement), "{statement}");
+            Definition::all_of(&statement).unwrap()
+        };
+        let bodies = all("CREATE MACRO s.f(a) AS a || 'x', (A, b integer := 2 + 1) AS CASE WHEN a THEN b END;");
+        let shown = bodies.iter().map(|body| shown(&body.body)).collect::<Vec<_>>();
+        assert_eq!(shown, ["$1 || 'x'", "CASE WHEN $1 THEN $2 END"]);
+        let parameter = &bodies[1].parameters[1];
+        assert_eq!(parameter.data_type.as_ref().map(ToString::to_string).as_deref(), Some("INTEGER"));
+        assert_eq!(parameter.default.as_ref().map(ToString::to_string).as_deref(), Some("2 + 1"));
+        assert!(bodies.iter().all(|body| body.name == "f" && body.is_macro));
+        let rows =
+            all("CREATE OR REPLACE TEMP MACRO g(a) AS TABLE SELECT a AS x, (a, 1) AS y, (a, b) AS TABLE (VALUES (b))");
+        assert!(rows.len() == 2 && rows.iter().all(|body| matches!(body.body, Body::Rows(_))));
+        assert_eq!(all("CREATE FUNCTION h(a varchar) AS a || '!'").len(), 1);
+        assert_eq!(all("CREATE MACRO IF NOT EXISTS i() AS 1")[0].parameters.len(), 0);
+        assert_eq!(all("CREATE MACRO j AS [1, (2)]").len(), 1);
+        // A function of PostgreSQL's is none.
+        let made = definition("CREATE FUNCTION k(a integer, OUT b integer) AS 'SELECT a' LANGUAGE sql");
+        assert!(!made.is_macro);
     }
 
     #[test]

@@ -655,6 +655,7 @@ fn add_texts(add: Add<'_>) {
     add("pg_depend", columns, declared::dependencies);
     add("pg_serials", "serial_table:o serial_column serial_sequence", declared::serials);
     add("pg_routine_texts", routines::TEXTS, routines::texts);
+    add("pg_built_in_functions", routines::BUILT_IN, routines::built_in);
 }
 
 /// Cursors, settings, and what is the same in every database.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use diligence_catalog::authority::{Language, Subject};
 use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::{Argument, ArgumentMode, Object, POSTGRES_SCHEMA, Relation, Routine, SessionSnapshot};
+use diligence_types::functions;
 
 use super::definitions::quoted;
 use super::roles;
@@ -203,4 +204,52 @@ pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         ]
     };
     made(snapshot).map(row).collect()
+}
+
+/// The functions and aggregates that are built in, a row for each overload: the columns of `pg_built_in_functions`.
+pub(super) const BUILT_IN: &str = "function_name function_type return_type parameter_types:T varargs stability";
+
+pub(super) fn built_in(_snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    // What the binder makes of other functions has no name that a statement could say, or one that says of what.
+    const PARTS: [&str; 4] = ["_of_values", "_of_sums", "_of_pairs", "_in_bins"];
+    let is_said = |name: &&'static str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic())
+            && !name.contains(' ')
+            && !PARTS.iter().any(|part| name.ends_with(part))
+    };
+    let texts = |arguments: &[functions::Argument]| Cell::Texts(arguments.iter().map(ToString::to_string).collect());
+    let text = |text: Option<String>| text.map_or(Cell::Null, Cell::Text);
+    let scalar = |overload: &functions::Overload| {
+        let stability = match overload.stability {
+            functions::Stability::Immutable => "CONSISTENT",
+            functions::Stability::Stable => "CONSISTENT_WITHIN_QUERY",
+            functions::Stability::Volatile => "VOLATILE",
+        };
+        vec![
+            overload.name.into(),
+            "scalar".into(),
+            text(overload.returns.type_name()),
+            texts(&overload.arguments),
+            text(overload.variadic.as_ref().map(ToString::to_string)),
+            stability.into(),
+        ]
+    };
+    let aggregate = |overload: &functions::AggregateOverload| {
+        vec![
+            overload.name.into(),
+            "aggregate".into(),
+            text(overload.returns.type_name()),
+            texts(&overload.arguments),
+            text(overload.variadic.as_ref().map(ToString::to_string)),
+            "CONSISTENT".into(),
+        ]
+    };
+    let mut names = functions::names().filter(is_said).collect::<Vec<_>>();
+    names.sort_unstable();
+    names.dedup();
+    let rows = |name: &'static str| {
+        let scalars = functions::scalars(name).iter().map(scalar);
+        scalars.chain(functions::aggregates(name).iter().map(aggregate)).collect::<Vec<_>>()
+    };
+    names.into_iter().flat_map(rows).collect()
 }

@@ -18,8 +18,12 @@ use super::{Binder, place, placed, unsupported};
 use crate::algebra::{AggregateItem, Comparison, Constant, Scalar, SortKey};
 
 /// DuckDB's names of aggregates that are others of PostgreSQL, written otherwise.
-const OTHER_FORMS: [&str; 14] = [
+const OTHER_FORMS: [&str; 18] = [
     "any_value",
+    "arg_max_null",
+    "arg_max_nulls_last",
+    "arg_min_null",
+    "arg_min_nulls_last",
     "max_by",
     "arg_max",
     "argmax",
@@ -143,8 +147,13 @@ impl Binder<'_> {
             }
             // Rows without one of the two do not count.
             _ => {
-                let filter = Scalar::all([is_there(&value), is_there(&by)].into_iter().chain(parts.filter));
-                let order = vec![key(by, matches!(name, "max_by" | "arg_max" | "argmax"))];
+                let counts = match name {
+                    "arg_max_null" | "arg_min_null" => vec![is_there(&by)],
+                    "arg_max_nulls_last" | "arg_min_nulls_last" => vec![],
+                    _ => vec![is_there(&value), is_there(&by)],
+                };
+                let filter = Scalar::all(counts.into_iter().chain(parts.filter));
+                let order = vec![key(by, name.contains("max"))];
                 Ok(("first_value", Call { arguments: vec![value], order, filter: Some(filter), ..parts }))
             }
         }

@@ -128,6 +128,11 @@ impl Binder<'_> {
                 arguments.swap(0, 1);
                 self.call("list_prepend", arguments).map(Some)
             }
+            ("map_concat", 3..) => {
+                let mut maps = bound()?.into_iter();
+                let first = maps.next().ok_or_else(|| Error::bug("three maps are three"))?;
+                maps.try_fold(first, |all, map| self.call("map_concat", vec![all, map])).map(Some)
+            }
             ("array_value" | "list_pack", _) => self.array(bound()?).map(Some),
             ("map_contains_value", 2) => {
                 let [map, value] = pair(bound()?)?;

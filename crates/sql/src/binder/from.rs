@@ -10,13 +10,14 @@ use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator,
-    ObjectName, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins, Value,
+    ObjectName, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins,
 };
 
 use super::functions::{bare_name, is_row_function, written};
+use super::join_kinds::JoinedKind;
 use super::lists::ELEMENTS;
 use super::operators::{Way, common_of};
-use super::samples::{nearest, sample_of};
+use super::samples::{nearest, row_count, sample_of};
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::targets::Target;
 use super::{
@@ -37,24 +38,6 @@ const KEYWORDS: (&str, &str) = ("pg_get_keywords", "pg_keywords");
 pub(super) struct JoinedSide {
     pub relation: Relation,
     pub names: Namespace,
-}
-
-/// How two sides are joined, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum JoinedKind {
-    Inner,
-    Left,
-    Right,
-    Full,
-    /// Each row with the one of the same number.
-    Positional,
-    /// The nearest row of the right side.
-    AsOf,
-    AsOfLeft,
-    Semi,
-    Anti,
-    RightSemi,
-    RightAnti,
 }
 
 /// The columns of a view, of those that its query has now: with `*`, its tables may have got more since it was made.
@@ -132,41 +115,16 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
     ) -> Result<JoinedSide> {
-        let none = JoinConstraint::None;
-        let (kind, constraint) = match operator {
-            JoinOperator::Join(constraint)
-            | JoinOperator::Inner(constraint)
-            | JoinOperator::StraightJoin(constraint) => (JoinedKind::Inner, constraint),
-            JoinOperator::CrossJoin(constraint) => (JoinedKind::Inner, constraint),
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (JoinedKind::Left, constraint),
-            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (JoinedKind::Right, constraint),
-            JoinOperator::FullOuter(constraint) => (JoinedKind::Full, constraint),
-            JoinOperator::Semi(constraint) | JoinOperator::LeftSemi(constraint) => (JoinedKind::Semi, constraint),
-            JoinOperator::Anti(constraint) | JoinOperator::LeftAnti(constraint) => (JoinedKind::Anti, constraint),
-            JoinOperator::RightSemi(constraint) => (JoinedKind::RightSemi, constraint),
-            JoinOperator::RightAnti(constraint) => (JoinedKind::RightAnti, constraint),
-            JoinOperator::CrossApply => (JoinedKind::Inner, &none),
-            JoinOperator::OuterApply => (JoinedKind::Left, &none),
-            JoinOperator::AsOf { match_condition, constraint } => match match_condition {
-                Expr::Value(value) if value.value == Value::Boolean(false) => (JoinedKind::AsOfLeft, constraint),
-                Expr::Value(value) if value.value == Value::Boolean(true) => (JoinedKind::AsOf, constraint),
-                other => return Err(placed(unsupported("MATCH_CONDITION"), || place(other))),
-            },
-            // What `POSITIONAL JOIN` is read as.
-            JoinOperator::InnerArrayJoin => (JoinedKind::Positional, &none),
-            JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin => {
-                return Err(unsupported("ARRAY JOIN"));
-            }
-        };
+        let (kind, constraint) = JoinedKind::of(operator)?;
         if is_lateral && !matches!(kind, JoinedKind::Inner | JoinedKind::Left | JoinedKind::Semi | JoinedKind::Anti) {
             let error = Error::input("invalid reference to the left side of a RIGHT or FULL JOIN").with_code("42P10");
             return Err(error.with_hint("the combining JOIN type must be INNER or LEFT for a LATERAL reference"));
         }
         if let Some(locking) = &*self.locking.borrow() {
-            if matches!(kind, JoinedKind::Left | JoinedKind::AsOfLeft | JoinedKind::Full | JoinedKind::Positional) {
+            if kind.pads_right() {
                 locking.refuse_nullable(&right.relation)?;
             }
-            if matches!(kind, JoinedKind::Right | JoinedKind::Full | JoinedKind::Positional) {
+            if kind.pads_left() {
                 locking.refuse_nullable(&left.relation)?;
             }
         }
@@ -199,7 +157,7 @@ impl Binder<'_> {
             self.reads(&left.names, left_column.id);
             self.reads(&right.names, right_column.id);
             // The last column of an ASOF JOIN says how near a row is.
-            let is_nearest = matches!(kind, JoinedKind::AsOf | JoinedKind::AsOfLeft)
+            let is_nearest = matches!(operator, JoinOperator::AsOf { .. })
                 && using.as_ref().is_some_and(|names| conditions.len() + 1 == names.len());
             let comparison = if is_nearest { Comparison::GreaterOrEqual } else { Comparison::Equal };
             let equal = self.compare(comparison, left_column.scalar(), right_column.scalar());
@@ -217,15 +175,11 @@ impl Binder<'_> {
         let on = Scalar::all(conditions);
         let mut pad =
             |(sources, merged): &(Range<usize>, Range<usize>)| names.pad(self, sources.clone(), merged.clone());
-        match kind {
-            JoinedKind::Left | JoinedKind::AsOfLeft => pad(&right_range),
-            JoinedKind::Right => pad(&left_range),
-            JoinedKind::Full | JoinedKind::Positional => {
-                pad(&left_range);
-                pad(&right_range);
-            }
-            JoinedKind::Inner | JoinedKind::AsOf => {}
-            JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti => {}
+        if kind.pads_left() {
+            pad(&left_range);
+        }
+        if kind.pads_right() {
+            pad(&right_range);
         }
         let (left_relation, right_relation) = (left.relation, right.relation);
         let relation = match kind {
@@ -235,6 +189,8 @@ impl Binder<'_> {
             JoinedKind::Positional => self.by_position(left_relation, right_relation)?,
             JoinedKind::AsOf => nearest(JoinKind::Inner, left_relation, right_relation, on)?,
             JoinedKind::AsOfLeft => nearest(JoinKind::Left, left_relation, right_relation, on)?,
+            JoinedKind::AsOfRight => self.nearest_of_all(false, left_relation, right_relation, on)?,
+            JoinedKind::AsOfFull => self.nearest_of_all(true, left_relation, right_relation, on)?,
             // The engine's left joins keep the left side.
             JoinedKind::Right => combine(JoinKind::Left, right_relation, left_relation, on, false),
             JoinedKind::Semi => combine(JoinKind::Semi, left_relation, right_relation, on, is_lateral),
@@ -245,8 +201,7 @@ impl Binder<'_> {
         match kind {
             JoinedKind::Semi | JoinedKind::Anti => names.keep(left_range.0),
             JoinedKind::RightSemi | JoinedKind::RightAnti => names.keep(right_range.0),
-            JoinedKind::Inner | JoinedKind::Left | JoinedKind::Right | JoinedKind::Full => {}
-            JoinedKind::AsOf | JoinedKind::AsOfLeft | JoinedKind::Positional => {}
+            _ => {}
         }
         if merged.is_empty()
             || matches!(kind, JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti)
@@ -260,14 +215,14 @@ impl Binder<'_> {
             let common = self.collated_in_common(common, [&left.scalar(), &right.scalar()])?;
             let cast = |column: &Column| self.cast(column.scalar(), &common, Way::Implicit);
             let column = match kind {
-                JoinedKind::Full => {
+                JoinedKind::Full | JoinedKind::AsOfFull => {
                     let both = Scalar::Coalesce(vec![cast(&left)?, cast(&right)?]);
                     let column = self.numbers.named(&left.name, common, true);
                     computed.push((column.clone(), both));
                     column
                 }
                 _ => {
-                    let kept = if kind == JoinedKind::Right { &right } else { &left };
+                    let kept = if matches!(kind, JoinedKind::Right | JoinedKind::AsOfRight) { &right } else { &left };
                     if kept.sql_type == common {
                         Column { name: left.name.clone(), ..kept.clone() }
                     } else {
@@ -292,11 +247,12 @@ impl Binder<'_> {
         withs: &Withs<'_>,
     ) -> Result<JoinedSide> {
         stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || match factor {
-            TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
+            TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample, .. } => {
                 if args.settings.is_some() {
                     return Err(unsupported("SETTINGS of a function in FROM"));
                 }
-                self.table_function(name, &args.args, *with_ordinality, alias.as_ref(), before, withs)
+                let side = self.table_function(name, &args.args, *with_ordinality, alias.as_ref(), before, withs)?;
+                Ok(JoinedSide { relation: self.sampled(side.relation, sample.as_ref())?, names: side.names })
             }
             TableFactor::JsonTable { json_expr, json_path, columns, alias } => {
                 let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
@@ -493,10 +449,12 @@ impl Binder<'_> {
                     }
                 }
                 let mut scan = Scan { table, name: name.clone(), columns, sample: None };
-                scan.sample = sample.map(|sample| self.share(sample)).transpose()?;
+                let some = sample.map(row_count).transpose()?.flatten().and(sample);
+                scan.sample = sample.filter(|_| some.is_none()).map(|sample| self.share(sample)).transpose()?;
                 let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
                 let withheld = Withheld::of(withheld, &shown);
-                let mut side = named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))?;
+                let rows = self.sampled(Relation::Scan(scan), some)?;
+                let mut side = named(rows, shown, alias, Some((name, qualifiers)))?;
                 side.names.sources[0].withheld = withheld;
                 side.names.has_key(key);
                 side.names.sources[0].number = number;
@@ -574,6 +532,9 @@ impl Binder<'_> {
         {
             let rows = self.description(query, withs)?;
             return self.derived(rows, alias);
+        }
+        if function == "duckdb_variables" && arguments.is_empty() {
+            return self.derived(self.known_variables()?, alias);
         }
         if let Some(text) = shown::query_of(&function, arguments)? {
             let rows = self.query(&crate::parse::query(&text)?, None, withs)?;

@@ -26,7 +26,7 @@ use crate::errors;
 use crate::parse::{CURRENT_OF, JSON_CALL, WHOLE_ROW};
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
-const ROW_FUNCTIONS: [&str; 23] = [
+const ROW_FUNCTIONS: [&str; 24] = [
     "generate_series",
     "generate_subscripts",
     "json_array_elements",
@@ -34,6 +34,7 @@ const ROW_FUNCTIONS: [&str; 23] = [
     "json_each",
     "json_each_text",
     "json_object_keys",
+    "json_tree",
     "jsonb_array_elements",
     "jsonb_array_elements_text",
     "jsonb_each",

@@ -35,9 +35,52 @@ impl Binder<'_> {
                 let function = if name == "jsonb_object_agg" { "jsonb_of_pairs" } else { "json_of_pairs" };
                 self.call(function, vec![pairs])
             }
-            ("histogram" | "product" | "entropy" | "mad" | "range_agg" | "range_intersect_agg", None) => {
+            (
+                "histogram"
+                | "product"
+                | "entropy"
+                | "mad"
+                | "range_agg"
+                | "range_intersect_agg"
+                | "bit_and"
+                | "bit_or"
+                | "bit_xor",
+                None,
+            ) => {
                 let values = self.collected(first, parts, place)?;
                 self.call(&format!("{name}_of_values"), vec![values])
+            }
+            ("histogram" | "histogram_exact", Some(bins)) => {
+                let values = self.collected(first, parts, place)?;
+                let is_exact = Scalar::Constant(Constant::boolean(name == "histogram_exact"));
+                self.call("histogram_in_bins", vec![values, bins, is_exact])
+            }
+            ("bitstring_agg", least) => {
+                let values = self.collected(first.clone(), parts, place)?;
+                let (least, most) = match (least, arguments.next()) {
+                    (Some(least), Some(most)) => (least, most),
+                    _ => (
+                        self.plain("min", vec![first.clone()], parts, place)?,
+                        self.plain("max", vec![first], parts, place)?,
+                    ),
+                };
+                self.call("bitstring_of_values", vec![values, least, most])
+            }
+            ("weighted_avg" | "wavg", Some(weight)) => {
+                let are_there = [&first, &weight].map(|scalar| Scalar::IsNull(Box::new(scalar.clone())).negate());
+                let filter = Some(Scalar::all(are_there.into_iter().chain(parts.filter.clone())));
+                let is_distinct = parts.is_distinct;
+                let both = Call { arguments: vec![], is_distinct, filter, order: vec![], is_within_group: false };
+                let product = self.operator("*", vec![first, weight.clone()])?;
+                let sum = self.ordered_aggregate("sum", vec![product], &both, place)?;
+                let weights = self.ordered_aggregate("sum", vec![weight], &both, place)?;
+                self.operator("/", vec![sum, weights])
+            }
+            ("json_group_structure", None) => {
+                let values = self.collected(first, parts, place)?;
+                let json = self.call("json_of_values", vec![values])?;
+                let structure = self.call("json_structure", vec![json])?;
+                self.operator("->", vec![structure, Scalar::Constant(Constant::integer(0))])
             }
             ("approx_top_k", Some(count)) => {
                 let values = self.collected(first, parts, place)?;

@@ -28,6 +28,7 @@
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
 mod aggregates;
+mod catalog_queries;
 mod changes;
 mod clauses;
 mod collations;
@@ -40,6 +41,7 @@ mod folds;
 mod from;
 mod functions;
 mod grouping;
+mod join_kinds;
 mod json_queries;
 mod json_rows;
 mod json_table;
@@ -243,6 +245,10 @@ pub(crate) trait Context {
     /// The value of a variable; `None` if it has none.
     fn variable(&self, _name: &str) -> Option<Constant> {
         None
+    }
+    /// All variables with their values.
+    fn variables(&self) -> Vec<(String, Constant)> {
+        vec![]
     }
     /// All settings with their values.
     fn settings(&self) -> Vec<(String, String)> {

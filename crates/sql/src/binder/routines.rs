@@ -65,6 +65,7 @@ impl Binder<'_> {
         let Some(call) = call_of(written(function)) else { return Ok(None) };
         let (definition, arguments) = self.routine_for(&name, routines, &call, level)?;
         if definition.is_macro {
+            let arguments = typed_arguments(&definition, &arguments);
             let Body::Value(value) = definition.with_arguments(&arguments) else { return Err(in_from(&name)) };
             return self.deeper(|| self.scalar(&value, level)).map(Some);
         }
@@ -361,7 +362,7 @@ impl Binder<'_> {
             return self.block_rows(&definition, &bare, value).map(Some);
         }
         if definition.is_macro {
-            let query = rows(&definition.with_arguments(&arguments))?;
+            let query = rows(&definition.with_arguments(&typed_arguments(&definition, &arguments)))?;
             return self.deeper(|| self.query(&query, Some(level), withs)).map(Some);
         }
         let mut bound = Vec::with_capacity(arguments.len());
@@ -472,7 +473,10 @@ impl Binder<'_> {
                     let wanted = parameter.data_type.as_ref().and_then(|wanted| self.sql_type(wanted).ok());
                     let wanted = wanted.map(|wanted| wanted.base().clone());
                     match (given, wanted) {
-                        (SqlType::Unknown, _) | (_, None) => 0,
+                        // A literal without a type is a text, if it may be one.
+                        (SqlType::Unknown, None | Some(SqlType::Text | SqlType::Varchar(_))) => 0,
+                        (SqlType::Unknown, Some(_)) => 1,
+                        (_, None) => 2,
                         (given, Some(wanted)) if given.without_modifier() == wanted.without_modifier() => 0,
                         (given, Some(wanted)) if is_number(given) && is_number(&wanted) => 1,
                         _ => 10,
@@ -481,6 +485,13 @@ impl Binder<'_> {
                 types.iter().zip(&routine.parameters).map(cost).sum::<usize>()
             };
             fitting.sort_by_cached_key(|(routine, _)| cost(routine));
+            if let [(first, _), (second, _), ..] = fitting.as_slice()
+                && first.is_macro
+                && cost(first) == cost(second)
+            {
+                let error = Error::input(format!("several bodies of the macro {name} take these arguments"));
+                return Err(error.with_code("42725").with_hint("name the arguments, or cast them: f(a := 1)"));
+            }
         }
         let none = || {
             let error = Error::input(format!("function {name} does not take these arguments")).with_code("42883");
@@ -730,6 +741,11 @@ fn cast_to(argument: &Expr, parameter: &RoutineParameter) -> Expr {
         None => argument.clone(),
         Some(data_type) => cast(argument, data_type),
     }
+}
+
+/// The arguments of a macro, in the types that its parameters say.
+fn typed_arguments(definition: &Definition, arguments: &[Expr]) -> Vec<Expr> {
+    arguments.iter().zip(&definition.parameters).map(|(argument, parameter)| cast_to(argument, parameter)).collect()
 }
 
 fn cast(value: &Expr, data_type: &DataType) -> Expr {

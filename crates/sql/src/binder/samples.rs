@@ -9,13 +9,18 @@ use sqlparser::ast::{
 };
 
 use super::{Binder, place, unsupported};
-use crate::algebra::{Apply, Comparison, Constant, Join, JoinKind, Limit, Relation, Scalar, SortKey};
+use crate::algebra::{
+    Apply, Column, Comparison, Constant, Join, JoinKind, Limit, Relation, Scalar, SortKey, WithTable,
+};
 use crate::errors;
 
 impl Binder<'_> {
     /// TABLESAMPLE of rows that are no table's.
     pub(super) fn sampled(&self, relation: Relation, sample: Option<&TableSampleKind>) -> Result<Relation> {
         let Some(sample) = sample else { return Ok(relation) };
+        if let Some(count) = row_count(sample)? {
+            return self.some_rows(relation, count);
+        }
         let (share, _) = self.share(sample)?;
         self.sample_of_share(relation, share)
     }
@@ -37,9 +42,11 @@ impl Binder<'_> {
                 .ok_or_else(|| Error::input("sample percentage must be between 0 and 100").with_code("2202H"))?;
             return self.sample_of_share(relation, percent / 100.0);
         }
-        let count = count.parse::<i64>().map_err(|_| {
-            Error::input(format!("a sample has a whole number of rows, not {count}")).with_code("2201W")
-        })?;
+        self.some_rows(relation, whole_number(&count)?)
+    }
+
+    /// So many rows, whichever.
+    fn some_rows(&self, relation: Relation, count: i64) -> Result<Relation> {
         let scalar = self.call("random", vec![])?;
         let key = self.column_for("sample", &scalar);
         let keys = vec![SortKey { scalar: key.scalar(), descending: false, nulls_first: false }];
@@ -62,9 +69,6 @@ impl Binder<'_> {
         let Some(quantity) = &sample.quantity else {
             return Err(Error::input("TABLESAMPLE needs a percentage").with_code("42601"));
         };
-        if quantity.unit == Some(TableSampleUnit::Rows) {
-            return Err(unsupported("TABLESAMPLE of a number of rows").with_hint("LIMIT takes a number of rows"));
-        }
         let percent = match &quantity.value {
             Expr::Value(value) => match &value.value {
                 Value::Number(number, _) => number.parse::<f64>().ok(),
@@ -79,6 +83,23 @@ impl Binder<'_> {
         let is_clusters = matches!(sample.name, Some(TableSampleMethod::System | TableSampleMethod::Block));
         Ok((percent / 100.0, is_clusters))
     }
+}
+
+/// How many rows a TABLESAMPLE is of; `None` if it is of a share. Fails with 2201W for no whole number.
+pub(super) fn row_count(sample: &TableSampleKind) -> Result<Option<i64>> {
+    let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
+    match &sample.quantity {
+        Some(quantity) if quantity.unit == Some(TableSampleUnit::Rows) && sample.seed.is_none() => {
+            whole_number(&quantity.value.to_string()).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn whole_number(count: &str) -> Result<i64> {
+    count
+        .parse::<i64>()
+        .map_err(|_| Error::input(format!("a sample has a whole number of rows, not {count}")).with_code("2201W"))
 }
 
 /// The arguments of USING SAMPLE, which is spelled as a last part of FROM.
@@ -131,6 +152,42 @@ pub(super) fn nearest(kind: JoinKind, left: Relation, right: Relation, on: Scala
 }
 
 impl Binder<'_> {
+    /// An ASOF JOIN that keeps the rows of its right side that are nearest to none, and those of the left side that
+    /// have no nearest one, if `keeps_left`. The right side is computed once and read twice, and its rows have numbers:
+    /// by them each finds the rows of the left side to which it is nearest. Fails as [`nearest`] does.
+    pub(super) fn nearest_of_all(
+        &self,
+        keeps_left: bool,
+        left: Relation,
+        right: Relation,
+        on: Scalar,
+    ) -> Result<Relation> {
+        let (numbered, number, _) = self.numbered_alike(right, &[], &[]);
+        // What is computed in two places would have other numbers in each; a volatile number is computed once.
+        let zero = self.explicit(self.call("random", vec![])?, &SqlType::BigInt, false)?;
+        let zero = self.operator("*", vec![zero, Scalar::Constant(Constant::bigint(0))])?;
+        let scalar = self.operator("+", vec![number.scalar(), zero])?;
+        let place = self.column_for("place", &scalar);
+        let numbered = numbered.mapped(vec![(place.clone(), scalar)]);
+        let own = numbered.columns();
+        let found = own.iter().map(|column| Column { id: self.numbers.column(), ..column.clone() }).collect::<Vec<_>>();
+        let found_for = |id| own.iter().position(|column| column.id == id).map(|place| &found[place]);
+        let on = on.substituted(&|id| found_for(id).map(Column::scalar));
+        let found_place = found_for(place.id).map(|column| Column { nullable: true, ..column.clone() });
+        let found_place = found_place.ok_or_else(|| Error::bug("the number of a row is gone"))?;
+        let id = self.numbers.with();
+        let table = |columns| Relation::With(WithTable { id, name: "nearest".to_owned(), columns });
+        let (definition, _) = numbered.with_new_ids(self.numbers);
+        let defined = definition.columns();
+        let kind = if keeps_left { JoinKind::Left } else { JoinKind::Inner };
+        let pairs = Box::new(nearest(kind, left, table(found), on)?);
+        let on = self.compare(Comparison::Equal, place.scalar(), found_place.scalar())?;
+        let all = Box::new(table(own));
+        let kind = if keeps_left { JoinKind::Full } else { JoinKind::Left };
+        let input = Box::new(Relation::Join(Join { kind, left: all, right: pairs, on }));
+        Ok(Relation::Definitions { definitions: vec![(id, definition, defined)], input })
+    }
+
     /// A POSITIONAL JOIN: each row of a side with the row of the other that has its number; what is left of the longer
     /// side stays alone.
     pub(super) fn by_position(&self, left: Relation, right: Relation) -> Result<Relation> {

@@ -389,7 +389,9 @@ impl Binder<'_> {
                 for (column, each) in expanded {
                     let scalar = self.scalar(&each, level).map_err(|error| placed(error, || place(expression)))?;
                     let name = match (projected, &each) {
-                        (SelectItem::ExprWithAlias { alias, .. }, _) => normalized(alias),
+                        (SelectItem::ExprWithAlias { alias, .. }, _) => {
+                            self.alias_of_columns(&normalized(alias), column.as_deref(), expression)?
+                        }
                         (_, each) => column.unwrap_or_else(|| self.item_name(each, &scalar)),
                     };
                     items.push(Item { name, scalar, expression: Some(expression) });

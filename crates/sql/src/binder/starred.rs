@@ -59,6 +59,38 @@ impl Binder<'_> {
         }))
     }
 
+    /// The name that an alias gives to a column of `COLUMNS('pattern')`: `\1` in it is what the first group of the pattern
+    /// has found in the column's name, and `\0` the whole. Fails with 2201B as the pattern does.
+    pub(super) fn alias_of_columns(&self, alias: &str, column: Option<&str>, item: &Expr) -> Result<String> {
+        let (Some(column), true) = (column, alias.contains('\\')) else { return Ok(alias.to_owned()) };
+        let pattern = match call_of(item) {
+            Some(Expr::Function(function)) if bare_name(&function) == "columns" => match written(&function) {
+                [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => value.value.clone().into_string(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let groups = match pattern {
+            Some(pattern) => diligence_types::functions::groups_of_match(column, &pattern)?.unwrap_or_default(),
+            None => vec![column.to_owned()],
+        };
+        let (mut name, mut rest) = (String::new(), alias.chars().peekable());
+        while let Some(letter) = rest.next() {
+            let group = match letter {
+                '\\' => rest.peek().and_then(|digit| digit.to_digit(10)),
+                _ => None,
+            };
+            match group {
+                Some(group) => {
+                    rest.next();
+                    name.push_str(groups.get(group as usize).map_or("", String::as_str));
+                }
+                None => name.push(letter),
+            }
+        }
+        Ok(name)
+    }
+
     fn meant(&self, call: &Expr, level: &Level<'_>) -> Result<Vec<Chosen>> {
         let Expr::Function(function) = call else { return Err(Error::bug("COLUMNS is a call")) };
         if let [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table))] = written(function) {

@@ -36,13 +36,26 @@ fn over(sql: &str, table: &TableFactor) -> Result<Query> {
     Ok(query)
 }
 
-/// The column that UNPIVOT takes, as it is or cast, and its value; `None` for any other expression.
+/// The column of which UNPIVOT takes the value, and that value; `None` for an expression of several columns or of none.
 fn turned_column(expression: &Expr) -> Option<(String, String)> {
-    match unnested(expression) {
-        Expr::Identifier(name) => Some((normalized(name), quoted(&normalized(name)))),
-        cast @ Expr::Cast { expr, .. } => turned_column(expr).map(|(name, _)| (name, cast.to_string())),
-        _ => None,
-    }
+    let mut names = Vec::new();
+    let done = each_expression(expression, |part| {
+        match part {
+            Expr::Identifier(name) => names.push(normalized(name)),
+            Expr::CompoundIdentifier(parts) => names.extend(parts.last().map(normalized)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(done.is_continue());
+    names.sort();
+    names.dedup();
+    let [name] = <[String; 1]>::try_from(names).ok()?;
+    let value = match unnested(expression) {
+        Expr::Identifier(_) => quoted(&name),
+        other => other.to_string(),
+    };
+    Some((name, value))
 }
 
 fn read_from(body: &mut SetExpr, table: &TableFactor) {

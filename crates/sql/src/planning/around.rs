@@ -333,7 +333,7 @@ impl Around<'_> {
     }
 
     /// Under whose rights names are looked up now; `None` for the session's.
-    fn behind(&self) -> Option<String> {
+    pub(super) fn behind(&self) -> Option<String> {
         self.behind.borrow().last().cloned().flatten()
     }
 
@@ -685,33 +685,7 @@ impl Context for Around<'_> {
     }
 
     fn routines(&self, name: &ast::ObjectName) -> Result<Vec<Definition>> {
-        let Some(parts) = parts_of(name) else { return Ok(vec![]) };
-        let (schemas, name) = match parts.as_slice() {
-            [name] => (self.schemas(), name),
-            [schema, name] => (vec![schema.clone()], name),
-            [catalog, schema, name] if catalog == CATALOG_NAME => (vec![schema.clone()], name),
-            _ => return Ok(vec![]),
-        };
-        let mut found = self.planner.options.closures.named(name);
-        if !found.is_empty() {
-            // Another may be registered before the next statement.
-            self.names.not_reusable();
-            return Ok(found);
-        }
-        for schema in schemas {
-            for object in self.at.snapshot.catalog.routines(&schema, name) {
-                let Relation::Routine(routine) = &object.relation else { continue };
-                if self.behind().is_none() && !self.at.snapshot.rights.may_use(&object.name) {
-                    self.at.snapshot.rights.check(&object.name, Privilege::Execute)?;
-                }
-                self.names.uses_object(&object.name, object);
-                found.push(Definition { acts_as: self.owner_acting(object), ..Definition::of(&routine.source)? });
-            }
-            if !found.is_empty() {
-                break;
-            }
-        }
-        Ok(found)
+        self.found_routines(name)
     }
 
     fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
@@ -769,6 +743,10 @@ impl Context for Around<'_> {
 
     fn variable(&self, name: &str) -> Option<Constant> {
         self.planner.variables.lock().get(name).cloned()
+    }
+
+    fn variables(&self) -> Vec<(String, Constant)> {
+        self.planner.variables.lock().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     fn setting(&self, name: &str) -> Option<String> {

@@ -26,7 +26,7 @@ use super::statements::{BoundStatement, schema_of};
 use super::tables::{name_in, targets};
 use crate::binder::{self, BoundChange, BoundLater, CHANGED, Changed, Meeting, MergeStep, Named, NewValue, Target};
 use crate::errors;
-use crate::parse::{self, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
+use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
 use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 use crate::write::triggers::Operation;
@@ -239,6 +239,24 @@ impl ChangedTable {
         errors::suggest(Error::input(message).with_code("42703"), name, &known)
     }
 
+    /// The columns that get those of a source, by their names or by their places. Fails with 42703 for a name that is
+    /// no column's, and with 42601 for another number of columns.
+    fn whole<'s>(&self, way: &str, source: &'s [(String, Expr)]) -> Result<Vec<(usize, NewValue<'s>)>> {
+        if way == BY_POSITION && source.len() != self.targets.len() {
+            let (wanted, found) = (self.targets.len(), source.len());
+            let error = Error::input(format!("the table has {wanted} columns, and the source has {found}"));
+            return Err(error.with_code("42601").with_hint("BY NAME takes the columns of equal names"));
+        }
+        let value = |(place, (name, value)): (usize, &'s (String, Expr))| {
+            let place = match way {
+                BY_POSITION => place,
+                _ => self.place(&ObjectName::from(vec![Ident::with_quote('"', name)]))?,
+            };
+            Ok((place, NewValue::Of(value)))
+        };
+        source.iter().enumerate().map(value).collect()
+    }
+
     /// The place of a column that an assignment names. Fails with 42703 if there is none; `SET t.x` is of a column `t`.
     fn place(&self, column: &ObjectName) -> Result<usize> {
         let first = column.0.first().and_then(|part| part.as_ident());
@@ -423,6 +441,8 @@ impl Around<'_> {
         for privilege in needed {
             self.at.snapshot.rights.check(&changed.object.name, privilege)?;
         }
+        let takes_all = merge.clauses.iter().any(|clause| whole_of(&clause.action).is_some());
+        let source = if takes_all { self.source_columns(&merge.source, with)? } else { vec![] };
         let (mut clauses, mut steps) = (Vec::new(), Vec::new());
         for clause in &merge.clauses {
             let meeting = match clause.clause_kind {
@@ -436,13 +456,16 @@ impl Around<'_> {
                 MergeAction::Delete { .. } => false,
             };
             let is_new = meeting == Meeting::SourceOnly;
-            let (step, values) = match &clause.action {
+            let whole = whole_of(&clause.action).map(|way| changed.whole(way, &source)).transpose()?;
+            let (step, values) = match (&clause.action, whole) {
                 _ if is_nothing => (None, None),
-                MergeAction::Update(update) if !is_new => {
+                (MergeAction::Update(_), Some(values)) if !is_new => (Some(Step::Update), Some(values)),
+                (MergeAction::Insert(_), Some(values)) if is_new => (Some(Step::Insert), Some(values)),
+                (MergeAction::Update(update), _) if !is_new => {
                     (Some(Step::Update), Some(changed.values(&update.assignments)?))
                 }
-                MergeAction::Delete { .. } if !is_new => (Some(Step::Delete), None),
-                MergeAction::Insert(insert) if is_new => {
+                (MergeAction::Delete { .. }, _) if !is_new => (Some(Step::Delete), None),
+                (MergeAction::Insert(insert), _) if is_new => {
                     let MergeInsertKind::Values(values) = &insert.kind else {
                         return Err(Error::unsupported("INSERT ROW is not supported").with_code("0A000"));
                     };
@@ -480,6 +503,33 @@ impl Around<'_> {
         let operations = in_order.into_iter().filter(|operation| operations.contains(operation)).collect();
         let meant = Meant { operations, ..Meant::default() };
         self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound, &meant)
+    }
+
+    /// The columns of a source of rows, and the expression that each is.
+    fn source_columns(&self, source: &TableFactor, with: Option<&With>) -> Result<Vec<(String, Expr)>> {
+        let mut query = parse::query("SELECT * FROM t")?;
+        query.with = with.cloned();
+        if let ast::SetExpr::Select(select) = query.body.as_mut()
+            && let Some(part) = select.from.first_mut()
+        {
+            part.relation = source.clone();
+        }
+        let own = match source {
+            TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
+                Some(alias.name.clone())
+            }
+            TableFactor::Table { name, .. } => name.0.last().and_then(|part| part.as_ident()).cloned(),
+            _ => None,
+        };
+        let column = |name: &str| {
+            let column = Ident::with_quote('"', name);
+            match &own {
+                Some(own) => Expr::CompoundIdentifier(vec![own.clone(), column]),
+                None => Expr::Identifier(column),
+            }
+        };
+        let columns = binder::bind_query(&query, self)?.columns;
+        Ok(columns.into_iter().map(|found| (found.name.clone(), column(&found.name))).collect())
     }
 
     /// A statement that changes rows, with what it gives back.
@@ -585,6 +635,23 @@ pub(super) fn names_columns(value: &ast::Expr) -> bool {
         _ => ControlFlow::Continue(()),
     })
     .is_break()
+}
+
+/// How an action of MERGE takes all columns of the source, if it does: [`BY_NAME`] or [`BY_POSITION`].
+fn whole_of(action: &MergeAction) -> Option<&'static str> {
+    let name = match action {
+        MergeAction::Update(update) => match update.assignments.as_slice() {
+            [ast::Assignment { target: AssignmentTarget::ColumnName(name), .. }] => name,
+            _ => return None,
+        },
+        MergeAction::Insert(insert) => match insert.columns.as_slice() {
+            [name] => name,
+            _ => return None,
+        },
+        MergeAction::Delete { .. } => return None,
+    };
+    let [part] = name.0.as_slice() else { return None };
+    [BY_NAME, BY_POSITION].into_iter().find(|way| part.as_ident().is_some_and(|name| name.value == *way))
 }
 
 /// Whether an assignment stands for DO NOTHING.

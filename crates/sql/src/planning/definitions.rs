@@ -10,7 +10,9 @@ use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Language, Privilege};
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::rights::DENIED;
-use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View, no_schema};
+use diligence_catalog::{
+    FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View, is_macro_unless_there, no_schema,
+};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
@@ -391,16 +393,22 @@ impl Around<'_> {
             }
             _ => return Err(Error::bug("not a function")),
         };
-        if is_temporary {
+        if is_temporary && !matches!(statement, ast::Statement::CreateMacro { .. }) {
             let error = Error::unsupported("temporary functions are not supported").with_code("0A000");
-            return Err(error.with_hint("leave TEMP out, and drop the function when it is no longer of use"));
+            return Err(error.with_hint("leave TEMP out, or make a macro: CREATE TEMP MACRO f(a) AS a + 1"));
         }
-        let name = self.creatable(name, false)?;
+        let name = self.creatable(name, is_temporary)?;
+        if is_macro_unless_there(statement) && !self.at.snapshot.catalog.routines(&name.schema, &name.name).is_empty() {
+            self.tell_existing(&format!("function \"{}\"", name.name), "42723");
+            return Ok(Statement::Command(Command::Nothing(tag)));
+        }
         let with_module = routines::with_module(statement, |path| self.module(path))?;
         let statement = with_module.as_ref().unwrap_or(statement);
         let with_settings = self.with_settings(statement)?;
         let statement = with_settings.as_ref().unwrap_or(statement);
-        let definition = Definition::of(statement)?;
+        let mut definitions = Definition::all_of(statement)?;
+        routines::refuse_equal_bodies(&definitions)?;
+        let definition = definitions.pop().ok_or_else(|| Error::bug("a macro without a body"))?;
         let tag = if definition.is_procedure { "CREATE PROCEDURE" } else { tag };
         if !definition.is_macro {
             binder::check_routine(&definition, self)?;
@@ -510,8 +518,14 @@ impl Around<'_> {
     /// The function that a name, perhaps with arguments, means; none, if there is none `if_exists`. Fails with 42883 if
     /// there is none, and 42725 if there are several.
     pub(super) fn routine_named(&self, wanted: &ast::FunctionDesc, if_exists: bool) -> Result<Option<RelationName>> {
-        let name = self.relation_name(&wanted.name)?;
-        let all = self.at.snapshot.catalog.routines(&name.schema, &name.name);
+        let routines = |name: &RelationName| self.at.snapshot.catalog.routines(&name.schema, &name.name);
+        let mut name = self.relation_name(&wanted.name)?;
+        if let [_] = wanted.name.0.as_slice() {
+            let of_path = self.schemas().into_iter().map(|schema| RelationName::new(schema, name.name.clone()));
+            let first = of_path.into_iter().find(|name| !routines(name).is_empty());
+            name = first.unwrap_or(name);
+        }
+        let all = routines(&name);
         let types = wanted.args.as_ref().map(|arguments| {
             let types = arguments.iter().map(|argument| routines::type_name(&argument.data_type));
             types.collect::<Vec<_>>().join(", ")

@@ -33,6 +33,7 @@ mod fields;
 mod file_functions;
 mod followed;
 mod formula;
+mod found_routines;
 mod fragments;
 mod function_users;
 mod generic;

@@ -1,6 +1,7 @@
 //! PREPARE and EXECUTE: statements that a session keeps by name, to be planned with other values each time.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use datafusion_common::ScalarValue;
@@ -16,7 +17,9 @@ use crate::binder;
 use crate::errors;
 use crate::lowering::{self, LoweringOptions};
 use crate::parse::{Parsed, SyntaxTree, with_stack};
+use crate::procedural;
 use crate::statement::{Command, Statement};
+use crate::walking::each_expression_mut;
 
 /// Prepared statements that a session may have.
 const PREPARED_MAX: usize = 10_000;
@@ -26,6 +29,8 @@ const PREPARED_MAX: usize = 10_000;
 pub(super) struct Prepared {
     /// The types of its parameters as PREPARE says them; fewer than it has, perhaps.
     pub(super) types: Vec<SqlType>,
+    /// The names of its parameters, `$x`, in the order of their numbers; none, if they have numbers only.
+    pub(super) names: Vec<String>,
     pub(super) statement: Parsed,
     /// As it is shown.
     info: PreparedInfo,
@@ -64,7 +69,9 @@ impl Around<'_> {
         let name = prepared_name(name);
         let types = data_types.iter().map(|data_type| Ok(binder::named_type(data_type, self)?.base().clone()));
         let types = types.collect::<Result<Vec<_>>>()?;
-        let inner = SyntaxTree::Statement(statement.clone());
+        let mut inner = statement.clone();
+        let names = numbered(&mut inner)?;
+        let inner = SyntaxTree::Statement(inner);
         let statement = Parsed { statement: inner, depth: parsed.depth };
         // Bound now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
         let around = Around::new(self.planner, self.at, self.names, types.clone()).without_rows();
@@ -86,7 +93,7 @@ impl Around<'_> {
                 .with_hint("DEALLOCATE the ones that are no longer needed"));
         }
         let info = PreparedInfo { statement: shown, since: SystemTime::now(), types: types_shown };
-        prepared.insert(name, Prepared { types, statement, info });
+        prepared.insert(name, Prepared { types, names, statement, info });
         Ok(Statement::Command(Command::Nothing("PREPARE")))
     }
 
@@ -98,11 +105,12 @@ impl Around<'_> {
             [part] => part.as_ident().map(prepared_name).unwrap_or_default(),
             _ => name.to_string(),
         };
-        let Prepared { types, statement, .. } = {
+        let Prepared { types, names, statement, .. } = {
             let prepared = self.planner.prepared.lock();
             prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
         };
         let given = parameters.iter().chain(using.iter().map(|value| &value.expr)).collect::<Vec<_>>();
+        let given = in_order(given, &names)?;
         with_stack(statement.depth, || {
             let types = Around::new(self.planner, self.at, self.names, types).without_rows();
             let bound = types.bind(&statement.statement, &statement)?;
@@ -162,6 +170,56 @@ fn parameters_of(bound: &BoundStatement) -> Vec<SqlType> {
         BoundStatement::Several(several) => several.parameters.clone(),
         BoundStatement::Explain { .. } | BoundStatement::Other(_) => vec![],
     }
+}
+
+/// Gives parameters with names, `$x`, numbers in the order in which they come, and gives these names. Fails with 42P02
+/// if others have numbers already.
+fn numbered(statement: &mut ast::Statement) -> Result<Vec<String>> {
+    let (mut names, mut has_numbers) = (Vec::<String>::new(), false);
+    let done = each_expression_mut(statement, |expression| {
+        if let ast::Expr::Value(value) = expression
+            && let ast::Value::Placeholder(parameter) = &mut value.value
+            && let Some(name) = parameter.strip_prefix('$').map(str::to_lowercase)
+        {
+            if procedural::number_of(parameter).is_some() {
+                has_numbers = true;
+            } else {
+                let place = names.iter().position(|known| *known == name).unwrap_or(names.len());
+                if place == names.len() {
+                    names.push(name);
+                }
+                *parameter = format!("${}", place + 1);
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(done.is_continue());
+    match has_numbers && !names.is_empty() {
+        true => Err(Error::input("the parameters of a statement have names or numbers, not both").with_code("42P02")),
+        false => Ok(names),
+    }
+}
+
+/// The values of EXECUTE, `x := 4`, in the order of the parameters' names; as they are, if they have none. Fails with
+/// 42601 if one is missing, and for a name that is no parameter's.
+fn in_order<'e>(given: Vec<&'e ast::Expr>, names: &[String]) -> Result<Vec<&'e ast::Expr>> {
+    let named = |value: &'e ast::Expr| match value {
+        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Assignment, right } => match left.as_ref() {
+            ast::Expr::Identifier(name) => Some((name.value.to_lowercase(), right.as_ref())),
+            _ => None,
+        },
+        _ => None,
+    };
+    let all = given.iter().map(|value| named(value)).collect::<Option<Vec<_>>>();
+    let Some(all) = all.filter(|all| !all.is_empty()) else { return Ok(given) };
+    if let Some((unknown, _)) = all.iter().find(|(name, _)| !names.contains(name)) {
+        return Err(Error::input(format!("the statement has no parameter ${unknown}")).with_code("42601"));
+    }
+    let value = |name: &String| {
+        let found = all.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        found.ok_or_else(|| Error::input(format!("EXECUTE gives no value for ${name}")).with_code("42601"))
+    };
+    names.iter().map(value).collect()
 }
 
 /// A prepared statement's name as it is looked up.

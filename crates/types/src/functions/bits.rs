@@ -2,11 +2,13 @@
 //!
 //! So they compare as texts do: bit by bit, a shorter one before those that it begins.
 
+use arrow::array::{ArrayRef, AsArray};
 use diligence_base::{Error, Result};
 
 use super::bytes::as_integer;
 use super::catalog::Catalog;
 use super::columns::{VALUE_BYTES_MAX, kernel};
+use crate::SqlType;
 
 /// Declares the operators and functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -51,7 +53,28 @@ pub(super) fn declare(catalog: &mut Catalog) {
         kernel!(try |part: &str, a: &str| as_integer(a.find(part).map_or(0, |at| at + 1))),
     );
     catalog.add("bitstring(varbit, integer) -> varbit", kernel!(try |a: &str, length: i32| padded(a, length)));
+    // What aggregates make of the array of a group's values.
+    for (signature, bits) in [
+        ("bit_and_of_values(anyarray) -> bit", kernel!(try |values: ArrayRef| folded(&values, "AND", |a, b| a & b))),
+        ("bit_or_of_values(anyarray) -> bit", kernel!(try |values: ArrayRef| folded(&values, "OR", |a, b| a | b))),
+        ("bit_xor_of_values(anyarray) -> bit", kernel!(try |values: ArrayRef| folded(&values, "XOR", |a, b| a ^ b))),
+    ] {
+        catalog.add(signature, bits).gives(|types, _| Ok(types[0].element().cloned().unwrap_or(SqlType::VarBit(None))));
+    }
     catalog.add("set_bit(bit, integer, integer) -> bit", kernel!(try |a: &str, at: i32, new: i32| set(a, at, new)));
+}
+
+/// The bits of a group's values, NULL if there is none. Fails with 22026 if they are not equally many.
+fn folded(values: &ArrayRef, sign: &str, one: fn(bool, bool) -> bool) -> Result<Option<String>> {
+    let values = values.as_string_view_opt().ok_or_else(|| Error::bug("bits are held as texts"))?;
+    let mut all: Option<String> = None;
+    for value in values.iter().flatten() {
+        all = Some(match all {
+            Some(all) => merged(&all, value, sign, one)?,
+            None => value.to_owned(),
+        });
+    }
+    Ok(all)
 }
 
 /// The bits with zeros in front of them. Fails with 22023 if they are more than wanted, or as many are none.

@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bits, bytes, collated, comparisons, date_units, datetime, dimensions, domains, duckdb, enums,
-    foreign, formatting, hashes, intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric,
+    arithmetic, arrays, bins, bits, bytes, collated, comparisons, date_units, datetime, dimensions, domains, duckdb,
+    enums, foreign, formatting, hashes, intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric,
     others, patterns, ranges, strftime, strings, text_search, zoned_times,
 };
 use crate::SqlType;
@@ -38,6 +38,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     json::declare(&mut catalog);
     maps::declare(&mut catalog);
     lists::declare(&mut catalog);
+    bins::declare(&mut catalog);
     enums::declare(&mut catalog);
     domains::declare(&mut catalog);
     bits::declare(&mut catalog);

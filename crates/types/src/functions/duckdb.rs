@@ -6,7 +6,7 @@ use datafusion_expr::ColumnarValue;
 use diligence_base::Result;
 
 use super::catalog::Catalog;
-use super::columns::{List, Timestamp, kernel};
+use super::columns::{Date, List, Timestamp, kernel};
 use super::errors::{invalid_argument, value_error};
 use super::printing::{WIDTH_MAX, specified};
 use super::strings::{Texts, written};
@@ -20,6 +20,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("printf(text, variadic any) -> text", Body::Kernel(printf)).zoned().lenient();
     catalog.add("epoch_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp(bigint) -> timestamp", kernel!(try |microseconds: i64| moment(microseconds, 1)));
+    catalog.add("make_timestamptz(bigint) -> timestamptz", kernel!(try |microseconds: i64| moment(microseconds, 1)));
+    catalog.add("make_date(integer) -> date", kernel!(|days: i32| Date(days)));
     catalog.add("make_timestamp_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp_ns(bigint) -> timestamp", kernel!(|count: i64| Timestamp(count.div_euclid(1000))));
 }
@@ -95,6 +97,7 @@ fn numbers(catalog: &mut Catalog) {
         "bar(double precision, double precision, double precision) -> text",
         kernel!(try |value: f64, least: f64, most: f64| bar(value, least, most, 80.0)),
     );
+    catalog.add("parse_formatted_bytes(text) -> bigint", kernel!(try |size: &str| bytes_of(size)));
     catalog.add_all(
         &["formatreadabledecimalsize(bigint) -> text", "format_bytes_decimal(bigint) -> text"],
         kernel!(|bytes: i64| decimal_size(bytes)),
@@ -136,6 +139,26 @@ fn bar(value: f64, least: f64, most: f64, width: f64) -> Result<String> {
     let blanks = (width as usize).saturating_sub(text.chars().count());
     text.extend(std::iter::repeat_n(' ', blanks));
     Ok(text)
+}
+
+/// `1.5 MB`, `16KiB`: a number and a unit of it. Fails with 22023 for anything else.
+fn bytes_of(size: &str) -> Result<i64> {
+    let size = size.trim();
+    let end = size.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(size.len());
+    let (number, unit) = size.split_at(end);
+    let unit = unit.trim().to_lowercase();
+    let base: f64 = if unit.contains('i') { 1024.0 } else { 1000.0 };
+    let power = match unit.as_str() {
+        "b" | "byte" | "bytes" => Some(0),
+        "k" | "kb" | "kib" => Some(1),
+        "m" | "mb" | "mib" => Some(2),
+        "g" | "gb" | "gib" => Some(3),
+        "t" | "tb" | "tib" => Some(4),
+        _ => None,
+    };
+    let bytes = number.parse::<f64>().ok().zip(power).map(|(number, power)| number * base.powi(power));
+    let bytes = bytes.filter(|bytes| *bytes < i64::MAX as f64).map(|bytes| bytes as i64);
+    bytes.ok_or_else(|| invalid_argument(format!("'{size}' is no size; write one like 1.5 GB or 16 KiB")))
 }
 
 fn decimal_size(bytes: i64) -> String {
@@ -195,7 +218,8 @@ fn vectors(catalog: &mut Catalog) {
         |pairs: &[(f64, f64)]| -product(pairs),
         "list_negative_inner_product",
         "list_negative_dot_product",
-        "array_negative_inner_product"
+        "array_negative_inner_product",
+        "array_negative_dot_product"
     );
     catalog.add(
         "array_cross_product(double precision[], double precision[]) -> double precision[]",

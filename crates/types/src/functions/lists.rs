@@ -36,7 +36,9 @@ pub(super) fn declare(catalog: &mut Catalog) {
     {
         catalog.add(signature, Body::Kernel(|arguments, call| sorted(arguments, call, true)));
     }
-    for signature in ["list_grade_up(anyarray) -> bigint[]", "array_grade_up(anyarray) -> bigint[]"] {
+    for signature in
+        ["list_grade_up(anyarray, text?, text?) -> bigint[]", "array_grade_up(anyarray, text?, text?) -> bigint[]"]
+    {
         catalog.add(signature, Body::Kernel(grades));
     }
     catalog.add_all(
@@ -222,30 +224,40 @@ fn sorted(arguments: &[ColumnarValue], call: &Call<'_>, is_reverse: bool) -> Res
     let columns = Columns::new(arguments, call);
     let lists = Lists::of(&columns, call)?;
     let compare = lists.compare()?;
-    let values = lists.list.values();
     let order = |row: usize| {
-        let Some(range) = lists.range(row) else { return Ok(None) };
-        let nulls_argument = if is_reverse { 1 } else { 2 };
-        let descending = match (is_reverse, word(&columns, 1, row).as_deref()) {
-            (true, _) => true,
-            (false, None | Some("ASC")) => false,
-            (false, Some("DESC")) => true,
-            (false, Some(other)) => return Err(invalid_argument(format!("a list is sorted ASC or DESC, not {other}"))),
-        };
-        let nulls_first = match word(&columns, nulls_argument, row).as_deref() {
-            None | Some("NULLS LAST") => false,
-            Some("NULLS FIRST") => true,
-            Some(other) => {
-                return Err(invalid_argument(format!("NULLs of a list are NULLS FIRST or NULLS LAST, not {other}")));
-            }
-        };
-        let (mut there, nulls) = range.partition::<Vec<_>, _>(|place| values.is_valid(*place));
-        there.sort_by(|a, b| if descending { compare(*b, *a) } else { compare(*a, *b) });
-        let all = if nulls_first { [nulls, there].concat() } else { [there, nulls].concat() };
-        Ok(Some(all.into_iter().map(|place| Some(place as u64)).collect()))
+        let places = sorted_places(&columns, &lists, row, is_reverse, &compare)?;
+        Ok(places.map(|places| places.into_iter().map(|place| Some(place as u64)).collect()))
     };
     let rows = (0..columns.rows()).map(order).collect::<Result<_>>()?;
-    taken(call, &columns, values, rows)
+    taken(call, &columns, lists.list.values(), rows)
+}
+
+/// The places of a row's elements in the order that the call says; `None` for NULL.
+fn sorted_places(
+    columns: &Columns<'_>,
+    lists: &Lists<'_>,
+    row: usize,
+    is_reverse: bool,
+    compare: &impl Fn(usize, usize) -> Ordering,
+) -> Result<Option<Vec<usize>>> {
+    let Some(range) = lists.range(row) else { return Ok(None) };
+    let nulls_argument = if is_reverse { 1 } else { 2 };
+    let descending = match (is_reverse, word(columns, 1, row).as_deref()) {
+        (true, _) => true,
+        (false, None | Some("ASC")) => false,
+        (false, Some("DESC")) => true,
+        (false, Some(other)) => return Err(invalid_argument(format!("a list is sorted ASC or DESC, not {other}"))),
+    };
+    let nulls_first = match word(columns, nulls_argument, row).as_deref() {
+        None | Some("NULLS LAST") => false,
+        Some("NULLS FIRST") => true,
+        Some(other) => {
+            return Err(invalid_argument(format!("NULLs of a list are NULLS FIRST or NULLS LAST, not {other}")));
+        }
+    };
+    let (mut there, nulls) = range.partition::<Vec<_>, _>(|place| lists.list.values().is_valid(*place));
+    there.sort_by(|a, b| if descending { compare(*b, *a) } else { compare(*a, *b) });
+    Ok(Some(if nulls_first { [nulls, there].concat() } else { [there, nulls].concat() }))
 }
 
 /// Where each element of the sorted list is in the list, from 1.
@@ -254,13 +266,13 @@ fn grades(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue>
     let lists = Lists::of(&columns, call)?;
     let compare = lists.compare()?;
     let order = |row: usize| {
-        let range = lists.range(row)?;
-        let mut places = range.clone().collect::<Vec<_>>();
-        places.sort_by(|a, b| compare(*a, *b));
-        Some(places.into_iter().map(|place| Some((place - range.start) as i64 + 1)).collect::<Vec<_>>())
+        let first = lists.range(row).map_or(0, |range| range.start);
+        let places = sorted_places(&columns, &lists, row, false, &compare)?;
+        let numbered = |places: Vec<usize>| places.into_iter().map(|place| Some((place - first) as i64 + 1)).collect();
+        Ok(places.map(numbered))
     };
-    let list = ListArray::from_iter_primitive::<Int64Type, _, _>((0..columns.rows()).map(order));
-    columns.result(Arc::new(list))
+    let rows = (0..columns.rows()).map(order).collect::<Result<Vec<Option<Vec<Option<i64>>>>>>()?;
+    columns.result(Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows)))
 }
 
 /// How many elements are different; NULL does not count.
@@ -402,7 +414,7 @@ fn zipped(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue>
 }
 
 /// Maps with these places of keys and values as entries.
-fn maps(
+pub(super) fn maps(
     call: &Call<'_>,
     columns: &Columns<'_>,
     keys: ArrayRef,

@@ -10,6 +10,7 @@
 mod aggregates;
 mod arithmetic;
 mod arrays;
+mod bins;
 mod bits;
 mod bytes;
 mod calendar;
@@ -66,7 +67,7 @@ pub use self::catalog::{aggregates, argument_names, has_function, names, scalars
 pub use self::comparisons::{is_equal_as_held, order_key};
 pub use self::datetime::{UnitSize, unit_size};
 pub use self::order_keys::{distinct_type, distinct_values};
-pub use self::regexes::is_match;
+pub use self::regexes::{groups_of_match, is_match};
 pub use self::resolve::{Candidate, nearest_function, resolve_aggregate, resolve_scalar};
 use crate::SqlType;
 
@@ -95,6 +96,23 @@ pub enum Argument {
     AnyEnum,
 }
 
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(sql_type) => write!(f, "{sql_type}"),
+            Self::AnyElement => f.write_str("anyelement"),
+            Self::AnyArray => f.write_str("anyarray"),
+            Self::AnyCompatible => f.write_str("anycompatible"),
+            Self::AnyCompatibleArray => f.write_str("anycompatiblearray"),
+            Self::Any => f.write_str("\"any\""),
+            Self::AnyNonArray => f.write_str("anynonarray"),
+            Self::AnyRecord => f.write_str("record"),
+            Self::AnyMap => f.write_str("map"),
+            Self::AnyEnum => f.write_str("anyenum"),
+        }
+    }
+}
+
 /// What comes out of an overload.
 #[derive(Clone)]
 pub enum Returns {
@@ -116,6 +134,18 @@ impl fmt::Debug for Returns {
             Self::Element => f.write_str("Element"),
             Self::Array => f.write_str("Array"),
             Self::Of(_) => f.write_str("Of(..)"),
+        }
+    }
+}
+
+impl Returns {
+    /// The name of the type; `None` if the arguments decide it.
+    pub fn type_name(&self) -> Option<String> {
+        match self {
+            Self::Type(sql_type) => Some(sql_type.to_string()),
+            Self::Element => Some("anyelement".to_owned()),
+            Self::Array => Some("anyarray".to_owned()),
+            Self::Of(_) => None,
         }
     }
 }

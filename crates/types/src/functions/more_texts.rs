@@ -286,8 +286,8 @@ fn patterns(catalog: &mut Catalog) {
             group_of(&mut patterns, text, pattern, group, options)
         }),
     );
-    fn all(patterns: &mut Patterns, text: &str, pattern: &str, group: i32) -> Result<List<String>> {
-        let compiled = patterns.get(pattern, "")?;
+    fn all(patterns: &mut Patterns, text: &str, pattern: &str, group: i32, options: &str) -> Result<List<String>> {
+        let compiled = patterns.get(pattern, options)?;
         let group = usize::try_from(group).map_err(|_| invalid_argument("a group's number is negative"))?;
         if group >= compiled.regex.groups() {
             return Err(invalid_argument(format!("the pattern has no group {group}")));
@@ -298,12 +298,18 @@ fn patterns(catalog: &mut Catalog) {
     }
     catalog.add(
         "regexp_extract_all(text, text) -> text[]",
-        kernel!(with patterns: Patterns; |text: &str, pattern: &str| all(&mut patterns, text, pattern, 0)),
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str| all(&mut patterns, text, pattern, 0, "")),
     );
     catalog.add(
         "regexp_extract_all(text, text, integer) -> text[]",
         kernel!(with patterns: Patterns; |text: &str, pattern: &str, group: i32| {
-            all(&mut patterns, text, pattern, group)
+            all(&mut patterns, text, pattern, group, "")
+        }),
+    );
+    catalog.add(
+        "regexp_extract_all(text, text, integer, text) -> text[]",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str, group: i32, options: &str| {
+            all(&mut patterns, text, pattern, group, options)
         }),
     );
     catalog.add(
@@ -313,18 +319,27 @@ fn patterns(catalog: &mut Catalog) {
             patterns.get(&whole, "")?.regex.is_match(text)
         }),
     );
+    fn split(patterns: &mut Patterns, text: &str, pattern: &str, options: &str) -> Result<List<String>> {
+        let (mut parts, mut from) = (Vec::new(), 0);
+        let found = patterns.get(pattern, options)?.regex.all(text, 0, usize::MAX)?;
+        for whole in found.iter().filter_map(|one| one.get(0)) {
+            parts.push(text[from..whole.start()].to_owned());
+            from = whole.end();
+        }
+        parts.push(text[from..].to_owned());
+        Ok(List(parts))
+    }
     for signature in ["string_split_regex(text, text) -> text[]", "str_split_regex(text, text) -> text[]"] {
         catalog.add(
             signature,
-            kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
-                let (mut parts, mut from) = (Vec::new(), 0);
-                for whole in patterns.get(pattern, "")?.regex.all(text, 0, usize::MAX)?.iter().filter_map(|one| one.get(0))
-                {
-                    parts.push(text[from..whole.start()].to_owned());
-                    from = whole.end();
-                }
-                parts.push(text[from..].to_owned());
-                Ok(List(parts))
+            kernel!(with patterns: Patterns; |text: &str, pattern: &str| split(&mut patterns, text, pattern, "")),
+        );
+    }
+    for signature in ["string_split_regex(text, text, text) -> text[]", "str_split_regex(text, text, text) -> text[]"] {
+        catalog.add(
+            signature,
+            kernel!(with patterns: Patterns; |text: &str, pattern: &str, options: &str| {
+                split(&mut patterns, text, pattern, options)
             }),
         );
     }
@@ -384,15 +399,28 @@ fn similarities(catalog: &mut Catalog) {
     catalog
         .add("show_trgm(text) -> text[]", kernel!(|text: &str| List(trigrams(text).into_iter().collect::<Vec<_>>())));
     catalog.add("jaro_similarity(text, text) -> double precision", kernel!(|a: &str, b: &str| jaro(a, b)));
+    catalog
+        .add("jaro_winkler_similarity(text, text) -> double precision", kernel!(|a: &str, b: &str| jaro_winkler(a, b)));
     catalog.add(
-        "jaro_winkler_similarity(text, text) -> double precision",
-        kernel!(|a: &str, b: &str| {
-            let jaro = jaro(a, b);
-            // A common start counts where the texts are alike already.
-            let start = a.chars().zip(b.chars()).take(4).take_while(|(a, b)| a == b).count() as f64;
-            if jaro > 0.7 { jaro + start * 0.1 * (1.0 - jaro) } else { jaro }
-        }),
+        "jaro_similarity(text, text, double precision) -> double precision",
+        kernel!(|a: &str, b: &str, least: f64| at_least(jaro(a, b), least)),
     );
+    catalog.add(
+        "jaro_winkler_similarity(text, text, double precision) -> double precision",
+        kernel!(|a: &str, b: &str, least: f64| at_least(jaro_winkler(a, b), least)),
+    );
+}
+
+/// A measure of how alike texts are; 0 of those that are less alike.
+fn at_least(score: f64, least: f64) -> f64 {
+    if score < least { 0.0 } else { score }
+}
+
+fn jaro_winkler(a: &str, b: &str) -> f64 {
+    let jaro = jaro(a, b);
+    // A common start counts where the texts are alike already.
+    let start = a.chars().zip(b.chars()).take(4).take_while(|(a, b)| a == b).count() as f64;
+    if jaro > 0.7 { jaro + start * 0.1 * (1.0 - jaro) } else { jaro }
 }
 
 /// Pairs of letters of two texts that are compared at most.

@@ -12,7 +12,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use super::catalog::Catalog;
 use super::columns::Columns;
-use super::columns::kernel;
+use super::columns::{Timestamp, kernel};
 use super::errors::invalid_argument;
 use super::{Body, Call, Kernel};
 
@@ -31,6 +31,10 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("timeofday() -> text", Body::Kernel(time_of_day)).volatile();
     catalog.add("setseed(double precision) -> void", Body::Kernel(setseed)).volatile();
     catalog.add("gen_random_uuid() -> uuid", Body::Kernel(random_uuid)).volatile();
+    catalog.add("uuidv4() -> uuid", Body::Kernel(random_uuid)).volatile();
+    catalog.add("uuidv7() -> uuid", Body::Kernel(timed_uuid)).volatile();
+    catalog.add("uuid_extract_version(uuid) -> smallint", kernel!(|uuid: &str| uuid_version(uuid)));
+    catalog.add("uuid_extract_timestamp(uuid) -> timestamptz", kernel!(|uuid: &str| uuid_moment(uuid).map(Timestamp)));
     catalog.add("gen_random_bytes(integer) -> bytea", Body::Kernel(random_bytes)).volatile();
     catalog.add("uuid() -> uuid", Body::Kernel(random_uuid)).volatile();
     let count_nulls: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_null(row));
@@ -88,20 +92,70 @@ fn random_bytes(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<Columnar
     Ok(ColumnarValue::Array(Arc::new(bytes.finish())))
 }
 
+/// A UUID of a version with these bytes in its other places.
+fn uuid_of(mut bytes: [u8; 16], version: u8) -> String {
+    bytes[6] = bytes[6] & 0x0f | (version << 4);
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
 /// UUIDs of version 4.
 fn random_uuid(_arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
-    let uuid = |random: &mut StdRng| {
-        let mut bytes = [0; 16];
-        random.fill_bytes(&mut bytes);
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
-    };
     // From the operating system's numbers, not from those that a seed repeats.
     let mut random = StdRng::from_rng(&mut rand::rng());
-    let values: StringViewArray = (0..call.rows).map(|_| Some(uuid(&mut random))).collect();
+    let mut uuid = || {
+        let mut bytes = [0; 16];
+        random.fill_bytes(&mut bytes);
+        uuid_of(bytes, 4)
+    };
+    let values: StringViewArray = (0..call.rows).map(|_| Some(uuid())).collect();
     Ok(ColumnarValue::Array(Arc::new(values)))
+}
+
+/// UUIDs of version 7: the time in milliseconds, its rest in 4096ths, and random bits.
+fn timed_uuid(_arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let mut random = StdRng::from_rng(&mut rand::rng());
+    let mut last = 0_u64;
+    let mut uuid = || {
+        // Those of one call are in the order of their rows.
+        let now = chrono::Utc::now().timestamp_micros().max(0) as u64;
+        let ticks = (now / 1000 * 4096 + now % 1000 * 4096 / 1000).max(last + 1);
+        last = ticks;
+        let mut bytes = [0; 16];
+        random.fill_bytes(&mut bytes);
+        bytes[..6].copy_from_slice(&(ticks / 4096).to_be_bytes()[2..]);
+        bytes[6..8].copy_from_slice(&((ticks % 4096) as u16).to_be_bytes());
+        uuid_of(bytes, 7)
+    };
+    let values: StringViewArray = (0..call.rows).map(|_| Some(uuid())).collect();
+    Ok(ColumnarValue::Array(Arc::new(values)))
+}
+
+/// The digits of a UUID, if it is one of the variant that has versions.
+fn versioned(uuid: &str) -> Option<String> {
+    let digits = uuid.replace('-', "");
+    let variant = digits.get(16..17)?.chars().next()?.to_digit(16)?;
+    (digits.len() == 32 && variant & 0b1100 == 0b1000).then_some(digits)
+}
+
+fn uuid_version(uuid: &str) -> Option<i16> {
+    i16::from_str_radix(versioned(uuid)?.get(12..13)?, 16).ok()
+}
+
+/// Microseconds since 1970 that a UUID of version 1 or 7 has in it; `None` for others.
+fn uuid_moment(uuid: &str) -> Option<i64> {
+    let digits = versioned(uuid)?;
+    let number = |range: std::ops::Range<usize>| i64::from_str_radix(digits.get(range)?, 16).ok();
+    match uuid_version(uuid)? {
+        // Since the 15th of October 1582, in tenths of microseconds.
+        1 => {
+            let tenths = (number(13..16)? << 48) + (number(8..12)? << 32) + number(0..8)?;
+            Some((tenths - 122_192_928_000_000_000) / 10)
+        }
+        7 => Some(number(0..12)? * 1000),
+        _ => None,
+    }
 }
 
 fn counted(
@@ -115,4 +169,20 @@ fn counted(
         columns.arrays().iter().filter(is_counted).count() as i32
     };
     columns.result(Arc::new((0..columns.rows()).map(|row| Some(count(row))).collect::<Int32Array>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_tells_its_version_and_its_time() {
+        let uuid = uuid_of([0xff; 16], 7);
+        assert_eq!((uuid.as_str(), uuid_version(&uuid)), ("ffffffff-ffff-7fff-bfff-ffffffffffff", Some(7)));
+        let timed = "019006b1-bd9a-7000-8000-000000000000";
+        assert_eq!(uuid_moment(timed), Some(0x0190_06b1_bd9a * 1000));
+        assert_eq!(uuid_moment("c232ab00-9414-11ec-b3c8-9f6bdeced846"), Some(1_645_557_742_000_000));
+        assert_eq!(uuid_moment("d2b3c1a0-1111-4222-8333-444455556666"), None);
+        assert_eq!(uuid_version("d2b3c1a0-1111-4222-c333-444455556666"), None);
+    }
 }

@@ -64,6 +64,16 @@ pub fn is_match(text: &str, pattern: &str) -> Result<bool> {
     compile(pattern, "")?.regex.is_match(text)
 }
 
+/// The first match of a pattern in a text, and what its groups have found, empty where they have found nothing. `None`
+/// without a match. Fails with 2201B if it is no pattern.
+pub fn groups_of_match(text: &str, pattern: &str) -> Result<Option<Vec<String>>> {
+    let compiled = compile(pattern, "")?;
+    let Some(found) = compiled.regex.first(text)? else { return Ok(None) };
+    let groups =
+        (0..found.len()).map(|group| found.get(group).map_or_else(String::new, |part| part.as_str().to_owned()));
+    Ok(Some(groups.collect()))
+}
+
 #[derive(Clone, Copy, Default)]
 struct Options {
     is_global: bool,

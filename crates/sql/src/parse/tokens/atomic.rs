@@ -52,7 +52,7 @@ fn behind_atomic(tokens: &[TokenWithSpan], begin: usize) -> Option<usize> {
 }
 
 /// A token as a statement has it: the tokenizer has taken the quotes out of texts and names.
-fn written(token: &Token) -> String {
+pub(super) fn written(token: &Token) -> String {
     match token {
         Token::SingleQuotedString(text) | Token::NationalStringLiteral(text) | Token::UnicodeStringLiteral(text) => {
             format!("'{}'", text.replace('\'', "''"))

@@ -9,8 +9,12 @@ pub(crate) const OVERRIDING: &str = "overriding system value";
 /// INSERT … OVERRIDING USER VALUE, in the same place.
 pub(crate) const OVERRIDING_USER: &str = "overriding user value";
 
-/// INSERT … BY NAME, likewise.
+/// INSERT … BY NAME, likewise. In MERGE, a column of this name that is set or inserted: those of the source are, by their
+/// names.
 pub(crate) const BY_NAME: &str = "by name";
+
+/// The same by their places.
+pub(crate) const BY_POSITION: &str = "by position";
 
 /// DO NOTHING in MERGE, as the parser's tree has it: a column of this name that is set or inserted.
 pub(crate) const NOTHING: &str = "do nothing";
@@ -60,13 +64,51 @@ impl Text<'_> {
         true
     }
 
+    /// Whether WHEN begins a clause of MERGE at a place.
+    fn begins_merged(&self, when: usize) -> bool {
+        self.is(when, "WHEN") && self.is(when + 1 + usize::from(self.is(when + 1, "NOT")), "MATCHED")
+    }
+
+    /// `THEN INSERT`, `THEN INSERT *` and `THEN INSERT BY NAME` of MERGE: `INSERT ("by position") VALUES (NULL)`, or
+    /// "by name"; `THEN UPDATE`, `THEN UPDATE SET *` and `THEN UPDATE BY NAME`: `UPDATE SET "by position" = NULL`.
+    pub(super) fn merged_whole(&mut self, at: usize) {
+        let is_insert = self.is(at + 1, "INSERT");
+        let is_clause =
+            (0..at).rev().find(|place| self.is(*place, "WHEN")).is_some_and(|when| self.begins_merged(when));
+        if !is_clause || !is_insert && !self.is(at + 1, "UPDATE") {
+            return;
+        }
+        let is_star = |place: usize| *self.token(place) == Token::Mul;
+        let (name, end) = match () {
+            () if self.is(at + 2, "BY") && self.is(at + 3, "NAME") => (BY_NAME, at + 4),
+            () if self.is(at + 2, "BY") && self.is(at + 3, "POSITION") => (BY_POSITION, at + 4),
+            () if is_insert && is_star(at + 2) => (BY_POSITION, at + 3),
+            () if !is_insert && self.is(at + 2, "SET") && is_star(at + 3) => (BY_POSITION, at + 4),
+            () => (BY_POSITION, at + 2),
+        };
+        if !self.begins_merged(end) && !matches!(self.token(end), Token::SemiColon | Token::EOF) {
+            return;
+        }
+        let instead = match is_insert {
+            true => vec![
+                word("INSERT"),
+                Token::LParen,
+                quoted(name),
+                Token::RParen,
+                word("VALUES"),
+                Token::LParen,
+                word("NULL"),
+                Token::RParen,
+            ],
+            false => vec![word("UPDATE"), word("SET"), quoted(name), Token::Eq, word("NULL")],
+        };
+        self.replace(at + 1, instead);
+        self.drop(at + 2..end);
+    }
+
     /// `WHEN MATCHED … THEN DO NOTHING` and its kin.
     pub(super) fn merge_nothing(&mut self, at: usize) {
-        let is_clause = |when: &usize| {
-            let is_negated = self.is(when + 1, "NOT");
-            self.is(*when, "WHEN") && self.is(when + 1 + usize::from(is_negated), "MATCHED")
-        };
-        let Some(when) = (0..at).rev().find(is_clause) else { return };
+        let Some(when) = (0..at).rev().find(|when| self.begins_merged(*when)) else { return };
         let is_new = self.is(when + 1, "NOT") && !(self.is(when + 3, "BY") && self.is(when + 4, "SOURCE"));
         let null = || word("NULL");
         let instead = match is_new {

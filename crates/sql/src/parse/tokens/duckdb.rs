@@ -3,10 +3,11 @@
 //! * `list_filter(l, x -> x > 1)`, `list_filter(l, lambda x: x > 1)`: `list_filter(l, "lambda"(x, x > 1))`; two names
 //!   are a row, `"lambda"((x, i), …)`;
 //! * `[x + 1 for x in l if x > 1]`: `"list comprehension"(x + 1, x, l, x > 1)`;
-//! * `SELECT a: 1`: `SELECT 1 AS a`; `* LIKE 'p'`: `"columns like"('p')`;
+//! * `SELECT a: 1`: `SELECT 1 AS a`; `FROM a: t`: `FROM t AS a`; `* LIKE 'p'`: `"columns like"('p')`;
 //! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
-//! * `ASOF JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION (TRUE) USING (a)`; FALSE if it is an ASOF LEFT JOIN;
-//! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`;
+//! * `ASOF LEFT JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION ('left') USING (a)`; 'inner' if no kind is said;
+//! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`; `t TABLESAMPLE 10`:
+//!   `t TABLESAMPLE BERNOULLI (10 ROWS)`;
 //! * `x GLOB 'a*'`: `x OPERATOR(~~~) 'a*'`;
 //! * `CREATE TYPE t AS STRUCT (…)`: `CREATE TYPE t AS (…)`; `CREATE TYPE t AS integer`: `CREATE DOMAIN t AS integer`;
 //! * `#1`: `"columns at"(1)`; `2 ** 3`: `2 ^ 3`; `FROM t WHERE …` without SELECT: `SELECT * FROM t WHERE …`;
@@ -101,6 +102,8 @@ impl Text<'_> {
                 if is_named {
                     last.alias = Some(token.clone());
                     self.drop(at..at + 2);
+                } else if *self.token(at + 1) == Token::Colon && self.begins_factor(at, last) {
+                    self.named_factor(at);
                 } else if found.quote_style.is_none() {
                     self.duckdb_word(at, found.keyword, last);
                 }
@@ -180,23 +183,28 @@ impl Text<'_> {
         }
     }
 
-    /// `TABLESAMPLE 10%` and `TABLESAMPLE method(10%)`, or with PERCENT.
+    /// `TABLESAMPLE 10%` and `TABLESAMPLE method(10%)`, or with PERCENT; `TABLESAMPLE 10`, `10 ROWS` and
+    /// `reservoir(10)`.
     fn table_sample(&mut self, at: usize) {
         let has_method = *self.token(at + 2) == Token::LParen;
         let first = if has_method { at + 3 } else { at + 1 };
         let is_share = *self.token(first + 1) == Token::Mod || self.is(first + 1, "PERCENT");
-        let share = self.token(first).clone();
-        if !is_share || !matches!(share, Token::Number(..)) {
+        let says_rows = self.is(first + 1, "ROWS");
+        let is_rows = !is_share && (says_rows || !has_method || self.is(at + 1, "RESERVOIR"));
+        let count = self.token(first).clone();
+        if !is_share && !is_rows || !matches!(count, Token::Number(..)) {
             return;
         }
-        let mut end = first + 2;
+        let mut end = first + 1 + usize::from(is_share || says_rows);
         if *self.token(end) == Token::LParen && !has_method {
             end = self.closed.get(&end).map_or(end, |closed| closed + 1);
         } else if has_method {
             end += usize::from(*self.token(end) == Token::RParen);
         }
         let method = if has_method && self.is(at + 1, "SYSTEM") { "SYSTEM" } else { "BERNOULLI" };
-        self.replace(at + 1, [word(method), Token::LParen, share, Token::RParen]);
+        let unit = is_rows.then(|| word("ROWS"));
+        let sample = [word(method), Token::LParen, count].into_iter().chain(unit).chain([Token::RParen]);
+        self.replace(at + 1, sample.collect::<Vec<_>>());
         self.drop(at + 2..end);
     }
 
@@ -257,6 +265,22 @@ impl Text<'_> {
         open.in_list
             && at > 0
             && (*self.token(at - 1) == Token::Comma || self.is_any(at - 1, &["SELECT", "DISTINCT", "ALL"]))
+    }
+
+    /// Whether a table, or what stands for one, begins at a place of FROM.
+    fn begins_factor(&self, at: usize, open: &Open) -> bool {
+        let is_in_from = open.from.is_some() && open.from_end.is_none() && !open.in_list;
+        is_in_from && at > 0 && (*self.token(at - 1) == Token::Comma || self.is_any(at - 1, &["FROM", "JOIN"]))
+    }
+
+    /// `FROM a: t`: `FROM t AS a`.
+    fn named_factor(&mut self, at: usize) {
+        let alias = self.token(at).clone();
+        let first = at + 2;
+        let name_end = if *self.token(first) == Token::LParen { first } else { self.name_end(first) };
+        let end = self.closed.get(&name_end).map_or(name_end, |closed| closed + 1);
+        self.drop(at..at + 2);
+        self.insert_or_end(end, [word("AS"), alias]);
     }
 
     fn end_alias(&mut self, at: usize, open: &mut Open) {
@@ -497,9 +521,10 @@ impl Text<'_> {
 
     /// `ASOF [LEFT] JOIN t ON …`.
     fn asof(&mut self, at: usize) {
-        let is_left = self.is(at + 1, "LEFT");
-        let join = at + 1 + usize::from(is_left) + usize::from(is_left && self.is(at + 2, "OUTER"));
-        let join = join + usize::from(self.is(join, "INNER"));
+        const KINDS: [&str; 5] = ["LEFT", "RIGHT", "FULL", "SEMI", "ANTI"];
+        let kind = KINDS.into_iter().find(|kind| self.is(at + 1, kind));
+        let join = at + 1 + usize::from(kind.is_some() || self.is(at + 1, "INNER"));
+        let join = join + usize::from(kind.is_some() && self.is(join, "OUTER"));
         if !self.is(join, "JOIN") {
             return;
         }
@@ -517,7 +542,7 @@ impl Text<'_> {
         }
         self.drop(at + 1..join);
         if !self.is(place, "MATCH_CONDITION") {
-            let kind = word(if is_left { "FALSE" } else { "TRUE" });
+            let kind = Token::SingleQuotedString(kind.unwrap_or("INNER").to_lowercase());
             self.insert(place, [word("MATCH_CONDITION"), Token::LParen, kind, Token::RParen]);
         }
     }
@@ -580,6 +605,13 @@ impl Text<'_> {
             if values.len() > 1 {
                 values.insert(0, Token::LParen);
                 values.push(Token::RParen);
+            }
+        }
+        for (begin, item_end) in self.items(on + 1, end) {
+            // All columns, or all but some: `COLUMNS(* …)`.
+            if *self.token(begin) == Token::Mul {
+                self.replace(begin, [word("COLUMNS"), Token::LParen, Token::Mul]);
+                self.insert_or_end(item_end, [Token::RParen]);
             }
         }
         self.select_all(at);

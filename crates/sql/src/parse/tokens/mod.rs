@@ -23,6 +23,7 @@ mod folds;
 mod fragments;
 mod ignored;
 mod json_queries;
+mod macros;
 mod maintenance;
 mod moments;
 mod pivots;
@@ -44,7 +45,7 @@ pub(crate) use self::alterations::{ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUE
 pub(super) use self::atomic::body_end;
 pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
-pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING, OVERRIDING_USER};
+pub(crate) use self::changes::{BY_NAME, BY_POSITION, NOTHING, OVERRIDING, OVERRIDING_USER};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 pub(crate) use self::constraints::INCLUDED;
 use self::ctes::Clauses;
@@ -87,6 +88,7 @@ pub(super) struct Rewritten {
 pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
     let tokens = with_hexadecimal_numbers(with_whole_strings(atomic::with_bodies_as_texts(tokens)));
     let called = refused::call(&tokens).or_else(|| authority::call(&tokens)).or_else(|| folds::statement(&tokens));
+    let called = called.or_else(|| macros::statement(&tokens));
     let tokens = called.unwrap_or(tokens);
     let mut text = Text::new(&tokens);
     text.walk();
@@ -346,6 +348,7 @@ impl<'a> Text<'a> {
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
+            Keyword::THEN if self.is_any(at + 1, &["INSERT", "UPDATE"]) => self.merged_whole(at),
             // The columns' places count anyway.
             Keyword::BY if self.is(at + 1, "POSITION") && self.ends_insert_target(at) => self.drop(at..at + 2),
             Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {

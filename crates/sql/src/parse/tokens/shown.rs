@@ -9,8 +9,17 @@ use sqlparser::tokenizer::Token;
 use super::{Text, calls, quoted, word};
 
 /// Pragmas that give rows.
-const PRAGMAS: [&str; 7] =
-    ["table_info", "show", "show_tables", "show_tables_expanded", "database_list", "database_size", "version"];
+const PRAGMAS: [&str; 9] = [
+    "table_info",
+    "show",
+    "show_tables",
+    "show_tables_expanded",
+    "database_list",
+    "database_size",
+    "version",
+    "functions",
+    "collations",
+];
 
 /// Pragmas that turn a setting on or off.
 const SWITCHES: [(&str, &str, &str); 4] = [

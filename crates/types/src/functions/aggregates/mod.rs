@@ -164,6 +164,9 @@ fn logic(catalog: &mut Catalog) {
         for integer in ["smallint", "integer", "bigint"] {
             catalog.aggregate(leaked(format!("{name}({integer}) -> {integer}")), as_is(function));
         }
+        catalog
+            .aggregate(leaked(format!("{name}(bit) -> bit")), AggregateBody::Rewritten)
+            .gives(|types, _| Ok(types[0].clone()));
     }
 }
 
@@ -272,6 +275,11 @@ fn of_values(catalog: &mut Catalog) {
         "listagg(anynonarray, text) -> text",
         "max_by_some(anyelement, any, bigint) -> anyarray",
         "min_by_some(anyelement, any, bigint) -> anyarray",
+        "weighted_avg(double precision, double precision) -> double precision",
+        "wavg(double precision, double precision) -> double precision",
+        "json_group_structure(any) -> json",
+        "bitstring_agg(bigint) -> varbit",
+        "bitstring_agg(bigint, bigint, bigint) -> varbit",
     ] {
         catalog.aggregate(signature, AggregateBody::Rewritten);
     }
@@ -286,9 +294,15 @@ fn of_values(catalog: &mut Catalog) {
             catalog.aggregate(leaked(signature), AggregateBody::Rewritten);
         }
     }
-    catalog.aggregate("histogram(anyelement) -> text", AggregateBody::Rewritten).gives(|types, _| {
-        Ok(SqlType::Map(Arc::new((types.first().cloned().unwrap_or(SqlType::Text), SqlType::BigInt))))
-    });
+    for signature in [
+        "histogram(anyelement) -> text",
+        "histogram(anycompatible, anycompatiblearray) -> text",
+        "histogram_exact(anycompatible, anycompatiblearray) -> text",
+    ] {
+        catalog.aggregate(signature, AggregateBody::Rewritten).gives(|types, _| {
+            Ok(SqlType::Map(Arc::new((types.first().cloned().unwrap_or(SqlType::Text), SqlType::BigInt))))
+        });
+    }
 }
 
 /// The aggregate's accumulators of values and their keys, for [`AggregateBody::Extreme`].

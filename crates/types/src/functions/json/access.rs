@@ -196,11 +196,11 @@ enum ExtractStep {
 }
 
 /// One of DuckDB's paths.
-struct Path(Vec<ExtractStep>);
+pub(super) struct Path(Vec<ExtractStep>);
 
 impl Path {
     /// Reads `$.a[0]."b c"[*]`, `/a/0`, or the name of a member. Fails with 22023.
-    fn read(text: &str) -> Result<Self> {
+    pub(super) fn read(text: &str) -> Result<Self> {
         let invalid = || invalid_argument(format!("invalid path of JSON: '{text}'"));
         if let Some(pointer) = text.strip_prefix('/') {
             let step = |step: &str| match step {
@@ -250,7 +250,7 @@ impl Path {
 }
 
 /// All parts that a path leads to.
-fn found<'a>(json: JsonPart<'a>, path: &Path) -> Vec<JsonPart<'a>> {
+pub(super) fn found<'a>(json: JsonPart<'a>, path: &Path) -> Vec<JsonPart<'a>> {
     let mut parts = vec![json];
     for step in &path.0 {
         parts = parts
@@ -291,7 +291,8 @@ fn extracted_text(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<Column
     }
 }
 
-fn duckdb_kind(part: JsonPart<'_>) -> &'static str {
+/// DuckDB's name of a kind.
+pub(super) fn duckdb_kind(part: JsonPart<'_>) -> &'static str {
     match part.kind() {
         JsonKind::Null => "NULL",
         JsonKind::Boolean => "BOOLEAN",

@@ -4,6 +4,7 @@ mod access;
 mod change;
 mod path;
 mod rows;
+mod structure;
 
 use std::sync::Arc;
 
@@ -58,6 +59,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     change::declare(catalog);
     rows::declare(catalog);
     path::declare(catalog);
+    structure::declare(catalog);
 }
 
 /// A moment as ISO 8601 writes it. An offset has minutes, also where there are none: `2024-02-29T12:00:00+00:00`.

@@ -1,5 +1,6 @@
 //! JSON values taken apart: elements, members, keys, their number and kind.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StructArray};
@@ -12,6 +13,7 @@ use super::super::catalog::Catalog;
 use super::super::columns::{Columns, List, kernel, too_large};
 use super::super::errors::invalid_argument;
 use super::super::{Body, Call};
+use super::access::{Path, found};
 use crate::SqlType;
 use crate::sql_type::RecordField;
 use crate::text::json::{self, JsonKind, JsonPart};
@@ -53,6 +55,15 @@ pub(super) fn declare(catalog: &mut Catalog) {
         JsonPart::new(text).members().map(|(key, _)| key.unquoted()).collect::<Result<Vec<_>>>().map(List)
     });
     catalog.add_all(&["json_keys(text) -> text[]", "json_keys(json) -> text[]"], duckdb_keys);
+    let keys_at = kernel!(try |text: &str, path: &str| {
+        json::check(text)?;
+        let part = found(JsonPart::new(text), &Path::read(path)?).first().copied();
+        let keys = |part: JsonPart<'_>| {
+            part.members().map(|(key, _)| key.unquoted().map(Cow::into_owned)).collect::<Result<Vec<_>>>().map(List)
+        };
+        part.map(keys).transpose()
+    });
+    catalog.add_all(&["json_keys(text, text) -> text[]", "json_keys(json, text) -> text[]"], keys_at);
     catalog.add_all(
         &["json_typeof(json) -> text", "jsonb_typeof(jsonb) -> text"],
         kernel!(|json: &str| kind_name(JsonPart::new(json).kind())),
