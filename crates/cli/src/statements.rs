@@ -132,8 +132,8 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the statements of the source in order, and keeps the rows of the last one; `None` if that is a command.
-    /// Fails with the first error.
-    pub fn collect(&self, source: &Source) -> Result<Option<RecordBatch>, Failure> {
+    /// With `is_timed` it says how long they took, if it does so of others. Fails with the first error.
+    pub fn collect(&self, source: &Source, is_timed: bool) -> Result<Option<RecordBatch>, Failure> {
         let whole = || source.locations(std::slice::from_ref(&source.text)).into_iter().next();
         let statements = Session::split(&source.text).map_err(|error| Failure::Statement(error, whole()))?;
         let mut last = None;
@@ -158,7 +158,7 @@ impl<'a> Runner<'a> {
                 }
                 StatementResult::Command { rows, .. } => self.rows.set(rows.unwrap_or(0)),
             }
-            if self.display().timer {
+            if is_timed && self.display().timer {
                 tell_time(self.rows(), begun);
             }
         }

@@ -1,8 +1,8 @@
 //! Traces and metrics for OpenTelemetry, sent to a [collector](crate::collector) from time to time.
 //!
 //! A statement is a span: when it began and ended, by which door it came, and how it ended. It belongs to the trace of
-//! its client if that says which one it is, and is a trace of its own otherwise. Metrics are those of `GET /metrics`, by
-//! the same names. The form is OTLP's JSON: 64-bit integers are texts, ids hexadecimal.
+//! its client if that says which one it is, and is a trace of its own otherwise. Metrics are those of `GET /metrics`,
+//! by the same names. The form is OTLP's JSON: 64-bit integers are texts, ids hexadecimal.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

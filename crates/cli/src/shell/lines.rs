@@ -8,7 +8,8 @@ use crate::failure::{Done, Failure, complain};
 use crate::sources::Source;
 
 /// Runs each statement when its last line has come, and each command, to the end of the input. An error is printed and
-/// the next statement runs, unless ON_ERROR_STOP is on; the run as a whole has failed then. Fails if the input cannot be read.
+/// the next statement runs, unless ON_ERROR_STOP is on; the run as a whole has failed then. Fails if the input cannot
+/// be read.
 pub fn run(input: impl BufRead, shell: &Shell<'_>) -> Done {
     let mut failed = 0u64;
     // The lines of a statement that has not ended, and the number of the first.

@@ -18,7 +18,7 @@ use super::script::{Part, Piece, parts};
 use super::variables::{Variables, boolean};
 use crate::display::Display;
 use crate::failure::Failure;
-use crate::output::{Expanded, Format, Frame};
+use crate::output::{Expanded, Format, Frame, printable};
 use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::Runner;
@@ -220,7 +220,10 @@ impl<'a> Shell<'a> {
                     self.print_left_out()?;
                 }
             }
-            Command::Describe(table) => self.runner.run(&Source::typed(format!("DESCRIBE {table}")))?,
+            Command::Describe(table) => {
+                self.runner.run(&Source::typed(format!("DESCRIBE {table}")))?;
+                self.print_belongings(&table)?;
+            }
             Command::Show => self.show()?,
             Command::Read(file, is_relative) => self.run_file(&self.path_of(&file, is_relative))?,
             Command::Output(file) => {
@@ -283,6 +286,29 @@ impl<'a> Shell<'a> {
         }
     }
 
+    /// Lists indexes, constraints and triggers of a table below its columns, where these are shown as a table.
+    fn print_belongings(&self, table: &str) -> Result<(), Failure> {
+        let query = super::listings::belongings(table).filter(|_| self.runner.display().format == Format::Table);
+        let Some(query) = query else { return Ok(()) };
+        let rows = match self.runner.collect(&Source::typed(query), false) {
+            Ok(Some(rows)) => rows,
+            // A server may not know these catalogs; the columns are shown all the same.
+            Ok(None) | Err(Failure::Statement(..)) => return Ok(()),
+            Err(other) => return Err(other),
+        };
+        let mut last = String::new();
+        for row in texts(&rows).map_err(|error| Failure::Statement(error, None))? {
+            let mut values = row.into_iter().map(Option::unwrap_or_default);
+            let (Some(part), Some(line)) = (values.next(), values.nth(1)) else { continue };
+            if part != last {
+                self.runner.print_line(format!("{part}:"))?;
+                last = part;
+            }
+            self.runner.print_line(format!("  {}", printable(&line)))?;
+        }
+        Ok(())
+    }
+
     /// The words of an argument, with the values of variables.
     fn words(&self, argument: &str) -> Result<Vec<String>, Failure> {
         self.variables.words(argument).map_err(Failure::Usage)
@@ -290,7 +316,7 @@ impl<'a> Shell<'a> {
 
     /// The rows of a query.
     fn rows_of(&self, statement: &Source, line: &str) -> Result<RecordBatch, Failure> {
-        let rows = self.noted(self.runner.collect(statement))?;
+        let rows = self.noted(self.runner.collect(statement, true))?;
         rows.ok_or_else(|| Failure::Usage(format!("the statement before '{line}' has no rows")))
     }
 

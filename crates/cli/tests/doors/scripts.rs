@@ -70,8 +70,8 @@ fn a_row_becomes_variables() {
 fn one_branch_of_a_condition_runs() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let branches = "\\if :a\nSELECT 1 AS x;\n\\if :b\n\\echo inner\n\\endif\n\\elif :b\n\\echo second\n\\dance\n\\else\n\
-                    SELECT 3\nAS x;\n\\endif\n\\echo end\n";
+    let branches = "\\if :a\nSELECT 1 AS x;\n\\if :b\n\\echo inner\n\\endif\n\\elif :b\n\\echo second\n\\dance\n\
+                    \\else\nSELECT 3\nAS x;\n\\endif\n\\echo end\n";
     let with = |a: &str, b: &str| format!("\\set a {a}\n\\set b {b}\n{branches}");
     assert_eq!(succeeds(home, &with("true", "off")), "x\n1\nend\n");
     assert_eq!(succeeds(home, &with("1", "yes")), "x\n1\ninner\nend\n");
@@ -136,6 +136,23 @@ fn definitions_are_shown() {
     assert!(shown.contains("CREATE OR REPLACE VIEW v AS\n") && shown.contains("SELECT 1 AS a"), "{shown}");
 }
 
+#[test]
+fn what_belongs_to_a_table_stands_below_its_columns() {
+    let home = tempfile::tempdir().unwrap();
+    let made = "CREATE TABLE t (a int PRIMARY KEY, b int CHECK (b > 0));\nCREATE INDEX i ON t (b);\n\
+                CREATE TABLE u (a int REFERENCES t);\n.mode table\n";
+    let shown = succeeds(home.path(), &format!("{made}\\d t\n"));
+    let (_, below) = shown.split_once("Indexes:\n").unwrap_or_else(|| panic!("{shown}"));
+    let parts =
+        ["t_pkey", "CREATE INDEX i ON", "Constraints:\n", "PRIMARY KEY (a)", "CHECK", "Referenced by:\n  u, u_a_fkey:"];
+    for part in parts {
+        assert!(below.contains(part), "{part}: {shown}");
+    }
+    assert!(!succeeds(home.path(), &format!("{made}\\d u\n")).contains("Indexes:"));
+    std::fs::write(home.path().join("f.csv"), "a\n1\n").unwrap();
+    assert!(succeeds(home.path(), ".mode table\n\\d 'f.csv'\n").contains("bigint"));
+}
+
 /// `diligence serve`, as long as it lives.
 struct Server(Child, String);
 
@@ -169,7 +186,8 @@ fn a_copy_reads_and_writes_files_of_this_machine() {
     // The server has another working directory, and lets its clients name no files.
     let server = Server::start(there.path());
     std::fs::write(home.join("in.csv"), "a,b\n1,one\n2,\"two, or so\"\n").unwrap();
-    let script = "CREATE TABLE t (a int, b text);\n\\copy t from in.csv csv header\n\\copy t (b) from program 'echo piped'\n\
+    let script = "CREATE TABLE t (a int, b text);\n\\copy t from in.csv csv header\n\
+                  \\copy t (b) from program 'echo piped'\n\
                   \\copy (select a, b from t order by a) to 'out.csv' with (format csv, header)\n\
                   \\copy t (a) to program 'sort > sorted' (null '-')\n\\copy (select 7) to stdout\n\\echo :ROW_COUNT\n";
     let ran = server.run(home, script);
