@@ -214,6 +214,9 @@ pub struct ShellArguments {
     /// How results are printed.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// Set a variable, which statements have as :NAME; may be repeated
+    #[arg(short = 'v', long = "variable", value_name = "NAME=VALUE", value_parser = variable)]
+    pub variables: Vec<(String, String)>,
     /// Do not run the file that $DILIGENCE_INIT names, or ~/.diligencerc, first
     #[arg(long)]
     pub no_init: bool,
@@ -505,6 +508,14 @@ fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Parses a variable. Unlike a setting, its value keeps its blanks.
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -550,7 +561,8 @@ mod tests {
     #[test]
     fn settings_are_names_and_values() {
         assert_eq!(setting("a = b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
-        assert!(setting("a").is_err());
+        assert_eq!(variable("a= b=c"), Ok(("a".to_owned(), " b=c".to_owned())));
+        assert!(setting("a").is_err() && variable("a").is_err() && variable("=b").is_err());
         assert!(setting("=b").is_err());
     }
 }

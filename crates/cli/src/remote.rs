@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -18,10 +19,13 @@ use crate::failure::{Failure, complain};
 use crate::interrupt::InterruptGuard;
 use crate::output::printable;
 use crate::progress::StatementProgress;
-use crate::target::{KnownWords, LOOK_EVERY, RunningStatement, StatementResult, Target};
+use crate::target::{CopyStream, KnownWords, LOOK_EVERY, RunningStatement, StatementResult, Target};
 
 /// The `application_name` of this client.
 const APPLICATION: &str = "diligence";
+
+/// The bytes of a COPY that are sent at a time.
+const SENT_BYTES: usize = 64 << 10;
 
 const RELATIONS: &str = "SELECT table_schema, table_name FROM information_schema.tables \
     WHERE table_schema <> 'information_schema' AND table_schema <> 'pg_catalog' ORDER BY 1, 2";
@@ -157,6 +161,56 @@ impl Target for Remote {
         Ok(Box::new(running))
     }
 
+    fn copies(&self) -> bool {
+        true
+    }
+
+    fn copy(
+        &self,
+        sql: &str,
+        mut stream: CopyStream<'_>,
+        interrupt: &InterruptGuard<'_>,
+    ) -> Result<StatementResult, Error> {
+        let mut connection = self.ready(interrupt)?;
+        let canceller = connection.canceller();
+        let cancel = canceller.clone();
+        interrupt.cancels(move || {
+            if let Err(error) = cancel.cancel() {
+                complain(format!("the statement could not be cancelled: {error}"));
+            }
+        });
+        connection.start_copy(sql)?;
+        let (mut tag, mut failed) = (String::new(), None);
+        // To the end even after a failure, so that the next statement finds the server ready.
+        loop {
+            match connection.next_within(LOOK_EVERY) {
+                Poll::Pending | Poll::Ready(Ok(Answer::Columns(_) | Answer::Rows(_))) => {}
+                Poll::Ready(Ok(Answer::WantsData)) => {
+                    if let Err(error) = give(&mut connection, &mut stream, interrupt) {
+                        failed.get_or_insert(error);
+                    }
+                }
+                Poll::Ready(Ok(Answer::Data(bytes))) => {
+                    if failed.is_none()
+                        && let CopyStream::To(output) = &mut stream
+                        && let Err(error) = output.write_all(&bytes)
+                    {
+                        failed = Some(Error::resource(format!("cannot write the rows: {error}")));
+                        // If the server misses this, its rows are read and discarded.
+                        let _ = canceller.cancel();
+                    }
+                }
+                Poll::Ready(Ok(Answer::Done(done))) => tag = done,
+                Poll::Ready(Ok(Answer::Notice(text))) => complain(format!("notice: {}", printable(&text))),
+                Poll::Ready(Ok(Answer::Ready)) => return failed.map_or_else(|| Ok(command(&tag)), Err),
+                Poll::Ready(Err(error)) if connection.is_broken() => return Err(error),
+                Poll::Ready(Err(error)) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+    }
+
     fn words(&self) -> KnownWords {
         if self.changed.replace(false) {
             let named = |schema: &str, name: &str| match schema {
@@ -235,6 +289,8 @@ impl RunningStatement for RemoteRunning<'_> {
                 self.tag = Some(tag);
             }
             Ok(Answer::Notice(text)) => complain(format!("notice: {}", printable(&text))),
+            // Only a COPY that was started as one has data.
+            Ok(Answer::Data(_) | Answer::WantsData) => {}
             Ok(Answer::Ready) => {
                 self.over = true;
                 return Poll::Ready(None);
@@ -258,6 +314,37 @@ impl Drop for RemoteRunning<'_> {
         if !self.over && !self.connection.is_ready() && !self.connection.is_broken() {
             // The rest is not needed. If the server misses this, its rows are read and discarded.
             let _ = self.connection.canceller().cancel();
+        }
+    }
+}
+
+/// Sends the rows of a stream to a server that awaits them. Fails if the stream cannot be read or is none to be read,
+/// after the server was told so, and as the server refuses the rows or the connection is lost.
+fn give(connection: &mut Connection, stream: &mut CopyStream<'_>, interrupt: &InterruptGuard<'_>) -> Result<(), Error> {
+    let CopyStream::From(input) = stream else {
+        return connection.refuse_data("the statement reads rows, and there are none to send");
+    };
+    let mut buffer = vec![0; SENT_BYTES];
+    loop {
+        if interrupt.interrupted() {
+            connection.refuse_data("cancelled")?;
+            return Err(Error::cancelled());
+        }
+        match input.read(&mut buffer) {
+            Ok(0) => return connection.end_data(),
+            Ok(read) => connection.send_data(&buffer[..read])?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => {
+                let error = format!("cannot read the rows: {error}");
+                connection.refuse_data(&error)?;
+                return Err(Error::resource(error));
+            }
+        }
+        // The server may have refused a row by now.
+        match connection.next_within(Duration::ZERO) {
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Ready(Ok(Answer::Notice(text))) => complain(format!("notice: {}", printable(&text))),
+            Poll::Ready(Ok(_)) | Poll::Pending => {}
         }
     }
 }

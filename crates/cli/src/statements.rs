@@ -1,10 +1,11 @@
 //! Runs statements one after the other and writes their results.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{BufWriter, Write, stdout};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use arrow::array::RecordBatch;
 use diligence_base::Error;
 use diligence_db::Session;
 
@@ -12,11 +13,11 @@ use crate::display::Display;
 use crate::failure::{Failure, complain};
 use crate::interrupt::{Interrupt, InterruptGuard};
 use crate::location::Location;
-use crate::output::{Demand, Format, LineWriter, ResultWriter, TableOptions, writer};
+use crate::output::{Collected, Demand, Format, LineWriter, ResultWriter, TableOptions, writer};
 use crate::progress::{StatementProgress, count_text};
 use crate::sink::{Pager, Sink};
 use crate::sources::Source;
-use crate::target::{LOOK_EVERY, RunningStatement, StatementResult, Target};
+use crate::target::{CopyStream, LOOK_EVERY, RunningStatement, StatementResult, Target};
 
 /// How long an interrupted statement is waited for. After that it stops in the background.
 const STOPPING_TIME: Duration = Duration::from_secs(1);
@@ -39,13 +40,22 @@ pub struct Runner<'a> {
     display: RefCell<Display>,
     /// Where results go, if not to standard output.
     sink: RefCell<Option<Sink>>,
+    /// The rows of the last statement.
+    rows: Cell<u64>,
     terminal: bool,
 }
 
 impl<'a> Runner<'a> {
     /// A runner for a target. `terminal` is whether the output is a terminal.
     pub fn new(target: &'a dyn Target, interrupt: &'a Interrupt, display: Display, terminal: bool) -> Self {
-        Self { target, interrupt, display: RefCell::new(display), sink: RefCell::default(), terminal }
+        Self {
+            target,
+            interrupt,
+            display: RefCell::new(display),
+            sink: RefCell::default(),
+            rows: Cell::new(0),
+            terminal,
+        }
     }
 
     /// How results are shown.
@@ -75,6 +85,105 @@ impl<'a> Runner<'a> {
             None => writeln!(stdout(), "{what}"),
         };
         written.map_err(|error| Failure::output(&error))
+    }
+
+    /// Prints a text on standard output, wherever results go.
+    pub fn print_here(&self, text: &str) -> Result<(), Failure> {
+        let mut output = stdout().lock();
+        output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| Failure::output(&error))
+    }
+
+    /// Prints a text where results go.
+    pub fn print(&self, text: &str) -> Result<(), Failure> {
+        match self.sink.borrow_mut().as_mut() {
+            Some(sink) => sink.write_all(text.as_bytes()).map_err(|error| Failure::output(&error)),
+            None => self.print_here(text),
+        }
+    }
+
+    /// The rows that the last statement has given or changed.
+    pub fn rows(&self) -> u64 {
+        self.rows.get()
+    }
+
+    /// Whether rows of COPY … FROM STDIN and TO STDOUT go over a connection.
+    pub fn copies(&self) -> bool {
+        self.target.copies()
+    }
+
+    /// Runs a COPY … FROM STDIN or TO STDOUT with this stream, and says how many rows it had unless they themselves go
+    /// to standard output. Fails as the statement does.
+    pub fn copy(&self, sql: &str, stream: CopyStream<'_>, is_shown: bool) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let interrupt = self.interrupt.statement();
+        let location = || Location { source: None, statement: sql.to_owned(), line: 1, column: 1 };
+        let done = self.target.copy(sql, stream, &interrupt);
+        let done = done.map_err(|error| Failure::Statement(error, Some(location())))?;
+        let StatementResult::Command { tag, rows } = done else { return Ok(()) };
+        let display = self.display();
+        self.rows.set(rows.unwrap_or(0));
+        if !is_shown && display.format == Format::Table && display.table.footer {
+            self.print_line(format!("{tag} {}", self.rows()))?;
+        }
+        if display.timer {
+            tell_time(self.rows(), begun);
+        }
+        Ok(())
+    }
+
+    /// Runs the statements of the source in order, and keeps the rows of the last one; `None` if that is a command.
+    /// With `is_timed` it says how long they took, if it does so of others. Fails with the first error.
+    pub fn collect(&self, source: &Source, is_timed: bool) -> Result<Option<RecordBatch>, Failure> {
+        let whole = || source.locations(std::slice::from_ref(&source.text)).into_iter().next();
+        let statements = Session::split(&source.text).map_err(|error| Failure::Statement(error, whole()))?;
+        let mut last = None;
+        for location in source.locations(&statements) {
+            let begun = Instant::now();
+            let failed = |error| Failure::Statement(error, Some(location.clone()));
+            let interrupt = self.interrupt.statement();
+            let mut progress = StatementProgress::begin();
+            let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
+            let mut collected = Collected::default();
+            collected.begin(&result.schema())?;
+            let rows = pump(result.as_mut(), &mut collected, &interrupt, &mut progress);
+            let rows = rows.map_err(|failure| match failure {
+                Failure::Statement(error, None) => failed(error),
+                other => other,
+            })?;
+            last = None;
+            match result.kind() {
+                StatementResult::Rows => {
+                    self.rows.set(rows);
+                    last = Some(collected.rows().map_err(failed)?);
+                }
+                StatementResult::Command { rows, .. } => self.rows.set(rows.unwrap_or(0)),
+            }
+            if is_timed && self.display().timer {
+                tell_time(self.rows(), begun);
+            }
+        }
+        Ok(last)
+    }
+
+    /// Shows rows that a command has made.
+    pub fn show_rows(&self, rows: &RecordBatch) -> Result<(), Failure> {
+        let display = self.display();
+        let mut sink = self.sink.borrow_mut();
+        let table = if sink.is_some() { display.roomy() } else { self.table_here(&display) };
+        let mut standard = stdout().lock();
+        let output: &mut dyn Write = match sink.as_mut() {
+            Some(sink) => sink,
+            None => &mut standard,
+        };
+        let mut output = BufWriter::new(output);
+        let mut writer = writer(display.format, &mut output, TableOptions { types: false, ..table });
+        writer.begin(&rows.schema())?;
+        if rows.num_rows() > 0 {
+            writer.write(rows)?;
+        }
+        writer.end()?;
+        drop(writer);
+        output.flush().map_err(|error| Failure::output(&error))
     }
 
     /// Directs interrupts to what goes on until the guard is dropped, rather than to the process.
@@ -119,9 +228,9 @@ impl<'a> Runner<'a> {
             }
         };
         let rows = shown?;
+        self.rows.set(rows);
         if look.timer {
-            let seconds = begun.elapsed().as_secs_f64();
-            complain(format!("{} in {seconds:.3} s", count_text(rows, "row")));
+            tell_time(rows, begun);
         }
         Ok(())
     }
@@ -194,6 +303,11 @@ impl<'a> Runner<'a> {
         }
         Ok(rows)
     }
+}
+
+/// Says how many rows there were, and how long they took.
+fn tell_time(rows: u64, begun: Instant) {
+    complain(format!("{} in {:.3} s", count_text(rows, "row"), begun.elapsed().as_secs_f64()));
 }
 
 /// Who leaves a pager, or ends as `head` does, has seen enough; that ends the statement only.

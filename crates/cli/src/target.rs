@@ -1,6 +1,7 @@
 //! The target of statements: a database in this process, or a server.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -28,6 +29,22 @@ pub trait Target {
         progress: &mut StatementProgress,
     ) -> Result<Box<dyn RunningStatement + 'a>, Error>;
 
+    /// Whether rows of COPY … FROM STDIN and TO STDOUT go over a connection, as [`copy`](Self::copy) has them.
+    fn copies(&self) -> bool {
+        false
+    }
+
+    /// Runs a COPY … FROM STDIN or TO STDOUT to its end. Fails as the statement does, if the stream fails, and with
+    /// kind `Unsupported` if the target does not copy.
+    fn copy(
+        &self,
+        _sql: &str,
+        _stream: CopyStream<'_>,
+        _interrupt: &InterruptGuard<'_>,
+    ) -> Result<StatementResult, Error> {
+        Err(Error::unsupported("COPY with the rows of a client needs a server"))
+    }
+
     /// Names for completion.
     fn words(&self) -> KnownWords;
 
@@ -36,6 +53,14 @@ pub trait Target {
 
     /// Directories in the data directory that cannot be read as tables, and why.
     fn left_out(&self) -> Vec<(String, String)>;
+}
+
+/// What is at this end of a COPY.
+pub enum CopyStream<'a> {
+    /// The rows to send, as COPY … FROM STDIN reads them.
+    From(&'a mut dyn Read),
+    /// Where the rows go, as COPY … TO STDOUT writes them.
+    To(&'a mut dyn Write),
 }
 
 /// Names that a statement may use.

@@ -38,6 +38,11 @@ pub enum Answer {
     Columns(SchemaRef),
     /// Rows.
     Rows(RecordBatch),
+    /// Bytes of a COPY … TO STDOUT, as the server sends them. Only after [`Connection::start_copy`].
+    Data(Vec<u8>),
+    /// The server awaits the bytes of a COPY … FROM STDIN: [`Connection::send_data`], and [`Connection::end_data`] or
+    /// [`Connection::refuse_data`] at the end. Only after [`Connection::start_copy`].
+    WantsData,
     /// The statement is done, with its command tag, such as `INSERT 0 3`.
     Done(String),
     /// A notice or warning for the user.
@@ -58,6 +63,8 @@ pub struct Connection {
     after: Option<Result<Answer>>,
     /// Whether the server is ready for a statement.
     ready: bool,
+    /// Whether the caller takes and gives the bytes of a COPY.
+    copies: bool,
     /// Whether the connection was lost.
     broken: bool,
 }
@@ -123,6 +130,7 @@ impl Connection {
             rows: Vec::new(),
             after: None,
             ready: true,
+            copies: false,
             broken: false,
         })
     }
@@ -152,12 +160,42 @@ impl Connection {
             return Err(Error::input("a statement cannot contain a zero byte"));
         }
         statement.clone_into(&mut self.statement);
-        (self.schema, self.ready) = (None, false);
+        (self.schema, self.ready, self.copies) = (None, false, false);
         self.rows.clear();
         self.after = None;
         let mut query = Vec::new();
         message::query(&mut query, statement);
         self.send(&query)
+    }
+
+    /// Sends a COPY … TO STDOUT or FROM STDIN whose bytes the caller takes or gives. Fails as [`start`](Self::start)
+    /// does.
+    pub fn start_copy(&mut self, statement: &str) -> Result<()> {
+        self.start(statement)?;
+        self.copies = true;
+        Ok(())
+    }
+
+    /// Sends bytes that the server [awaits](Answer::WantsData). Fails with kind `Resource` if the connection is lost.
+    pub fn send_data(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut data = Vec::with_capacity(bytes.len() + 5);
+        message::put(&mut data, b'd', |body| body.extend(bytes));
+        self.send(&data)
+    }
+
+    /// Ends the bytes that the server awaits. Fails with kind `Resource` if the connection is lost.
+    pub fn end_data(&mut self) -> Result<()> {
+        let mut end = Vec::new();
+        message::put(&mut end, b'c', |_| {});
+        self.send(&end)
+    }
+
+    /// Tells the server, which awaits bytes, that there will be no more and why. The statement fails. Fails with kind
+    /// `Resource` if the connection is lost.
+    pub fn refuse_data(&mut self, reason: &str) -> Result<()> {
+        let mut refusal = Vec::new();
+        message::fail_copy(&mut refusal, &reason.replace('\0', " "));
+        self.send(&refusal)
     }
 
     /// The next event, or `Pending` if there is none within the time.
@@ -226,12 +264,17 @@ impl Connection {
                 self.rows.push(row);
                 None
             }
+            Received::WantsData if self.copies => Some(Answer::WantsData),
             Received::WantsData => {
-                let mut refusal = Vec::new();
-                message::fail_copy(&mut refusal, "this client does not send data");
-                self.send(&refusal)?;
+                self.refuse_data("this statement has no data; '\\copy' of the shell sends a file")?;
                 None
             }
+            Received::GivesData if self.copies => None,
+            Received::GivesData => {
+                let error = Error::unsupported("COPY … TO STDOUT has nobody here who takes its bytes");
+                return Err(error.with_hint("'\\copy' of the shell writes a file; or run the query itself"));
+            }
+            Received::Data(bytes) => self.copies.then_some(Answer::Data(bytes)),
             Received::Ready => {
                 self.ready = true;
                 Some(Answer::Ready)
@@ -275,6 +318,8 @@ enum Received {
     Columns(SchemaRef),
     Row(Vec<Option<String>>),
     WantsData,
+    GivesData,
+    Data(Vec<u8>),
     Ready,
     Answer(Answer),
     Nothing,
@@ -292,7 +337,8 @@ fn received(message: Message<'_>, statement: &str) -> Result<Received> {
             Received::Answer(Answer::Notice(notice.to_string()))
         }
         b'G' => Received::WantsData,
-        b'H' => return Err(Error::unsupported("this client does not support COPY TO STDOUT; run the query instead")),
+        b'H' => Received::GivesData,
+        b'd' => Received::Data(message.body.to_vec()),
         b'Z' => Received::Ready,
         _ => Received::Nothing,
     })

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 use diligence_base::Error;
 use parking_lot::Mutex;
 
-use crate::spans::{Ending, Span, Spans};
+use crate::admission::Asker;
+use crate::spans::{Ending, Parent, Span, Spans};
 use crate::sqlstate;
 
 /// The doors, by name.
@@ -190,19 +191,22 @@ pub(crate) struct Watch {
     began: Instant,
     is_over: bool,
     gave_rows: bool,
+    /// What of the client it belongs to.
+    parent: Option<Parent>,
 }
 
 impl Watch {
-    /// Watches a statement from now on.
-    pub(crate) fn begin(measures: &Arc<Measures>, door: &'static str, user: &str, statement: &str) -> Self {
+    /// Watches a statement of somebody from now on.
+    pub(crate) fn begin(measures: &Arc<Measures>, asker: &Asker, statement: &str) -> Self {
         Self {
             measures: measures.clone(),
-            door,
-            user: user.to_owned(),
+            door: asker.door,
+            user: asker.user.clone(),
             statement: cut(statement, STATEMENT_BYTES_LOGGED).to_owned(),
             began: Instant::now(),
             is_over: false,
             gave_rows: false,
+            parent: Parent::of_statement(statement).or(asker.parent),
         }
     }
 
@@ -235,6 +239,9 @@ impl Watch {
 
     /// Keeps the statement for whoever sends traces.
     fn trace(&self, ending: impl FnOnce() -> Ending) {
+        if self.parent.is_some_and(|parent| !parent.is_kept) {
+            return;
+        }
         self.measures.spans.add(|| Span {
             ended: SystemTime::now(),
             took: self.began.elapsed(),
@@ -242,6 +249,7 @@ impl Watch {
             user: self.user.clone(),
             statement: without_passwords(&self.statement).into_owned(),
             ending: ending(),
+            parent: self.parent,
         });
     }
 
@@ -282,12 +290,14 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roles::Role;
 
     #[test]
     fn statements_are_counted_by_how_they_end() {
         let measures = Arc::new(Measures::default());
         measures.slow_from(Some(Duration::ZERO));
-        let watch = |door| Watch::begin(&measures, door, "ann", "SELECT 1");
+        let asker = |door| Asker::new("ann", Arc::new(Role::none(false))).at(door);
+        let watch = |door| Watch::begin(&measures, &asker(door), "SELECT 1");
         let mut asked = 0;
         for _ in 0..2 {
             let mut watch = watch("http");

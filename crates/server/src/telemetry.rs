@@ -1,7 +1,8 @@
 //! Traces and metrics for OpenTelemetry, sent to a [collector](crate::collector) from time to time.
 //!
-//! A trace is a statement, as one span: when it began and ended, by which door it came, and how it ended. Metrics are
-//! those of `GET /metrics`, by the same names. The form is OTLP's JSON: 64-bit integers are texts, ids hexadecimal.
+//! A statement is a span: when it began and ended, by which door it came, and how it ended. It belongs to the trace of
+//! its client if that says which one it is, and is a trace of its own otherwise. Metrics are those of `GET /metrics`,
+//! by the same names. The form is OTLP's JSON: 64-bit integers are texts, ids hexadecimal.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -134,8 +135,13 @@ fn span(span: &Span) -> Value {
     let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (trace, own) = id.split_at(id.len().min(16));
     let began = span.ended.checked_sub(span.took).unwrap_or(span.ended);
+    let (trace, above) = match &span.parent {
+        Some(parent) => (&parent.trace[..], &parent.span[..]),
+        None => (trace, &[][..]),
+    };
     json!({
-        "traceId": hexadecimal(trace), "spanId": hexadecimal(own), "name": operation, "kind": SERVER,
+        "traceId": hexadecimal(trace), "parentSpanId": hexadecimal(above), "spanId": hexadecimal(own),
+        "name": operation, "kind": SERVER,
         "startTimeUnixNano": nanoseconds(began), "endTimeUnixNano": nanoseconds(span.ended),
         "attributes": attributes, "status": status,
     })
@@ -218,6 +224,8 @@ mod tests {
     use crate::config::ServerOptions;
     use crate::server::Server;
 
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
     /// The next request that a collector gets: its first line, and its body.
     async fn request(listener: &TcpListener) -> (String, Value) {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -253,7 +261,7 @@ mod tests {
             let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
             let head = format!(
                 "POST /v1/sql HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/sql\r\nContent-Length: {}\r\n\
-                 Connection: close\r\n\r\n{statement}",
+                 Traceparent: {PARENT}\r\nConnection: close\r\n\r\n{statement}",
                 statement.len()
             );
             stream.write_all(head.as_bytes()).await.unwrap();
@@ -269,7 +277,11 @@ mod tests {
         let spans = traces["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
         let first = &spans[0];
         assert_eq!(first["name"], "SELECT");
-        assert_eq!((first["traceId"].as_str().unwrap().len(), first["spanId"].as_str().unwrap().len()), (32, 16));
+        assert_eq!(first["spanId"].as_str().unwrap().len(), 16);
+        assert_eq!(
+            format!("00-{}-{}-01", first["traceId"].as_str().unwrap(), first["parentSpanId"].as_str().unwrap()),
+            PARENT
+        );
         let times = ["startTimeUnixNano", "endTimeUnixNano"].map(|name| first[name].as_str().unwrap().len());
         assert_eq!(times, [19, 19]);
         let (line, metrics) = request(&listener).await;
@@ -294,11 +306,13 @@ mod tests {
     fn spans_say_how_statements_ended() {
         let of = |statement: &str, ending| {
             let (ended, took) = (SystemTime::now(), Duration::from_millis(3));
-            span(&Span { ended, took, door: "http", user: "ann".into(), statement: statement.into(), ending })
+            let (user, statement) = ("ann".to_owned(), statement.to_owned());
+            span(&Span { ended, took, door: "http", user, statement, ending, parent: None })
         };
         let failed = of("  (select 1", Ending::Failed("42601", "no".to_owned()));
         assert_eq!((&failed["name"], &failed["status"]["code"]), (&json!("SELECT"), &json!(2)));
         assert!(failed["attributes"].to_string().contains("42601"));
+        assert_eq!((failed["traceId"].as_str().unwrap().len(), &failed["parentSpanId"]), (32, &json!("")));
         assert_eq!(of("1", Ending::Done)["name"], "statement");
         assert_eq!(attributes("{a=\"b c\",d=\"e\"}"), [attribute("a", "b c"), attribute("d", "e")]);
         assert!(attributes("").is_empty());

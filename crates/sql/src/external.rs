@@ -195,6 +195,16 @@ const CSV_NAMES: [&str; 25] = [
     "allow_quoted_nulls",
     "new_line",
 ];
+const JSON_NAMES: [&str; 8] = [
+    "format",
+    "records",
+    "maximum_depth",
+    "dateformat",
+    "timestampformat",
+    "map_inference_threshold",
+    "field_appearance_threshold",
+    "maximum_sample_files",
+];
 const TEXT_NAMES: [&str; 9] = [
     "compression",
     "encoding",
@@ -244,8 +254,14 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "skip" if is_csv => csv.skip = count(one()?)?,
         "decimal_separator" | "decimal" if is_csv => csv.decimal = Some(byte(one()?)?),
         "thousands" if is_csv => csv.thousands = Some(byte(one()?)?),
-        "dateformat" | "date_format" if is_csv => csv.date_format = time_format(one()?)?,
-        "timestampformat" | "timestamp_format" if is_csv => csv.timestamp_format = time_format(one()?)?,
+        "dateformat" | "date_format" if is_text => {
+            csv.date_format = time_format(one()?)?;
+            options.json.date_format.clone_from(&csv.date_format);
+        }
+        "timestampformat" | "timestamp_format" if is_text => {
+            csv.timestamp_format = time_format(one()?)?;
+            options.json.timestamp_format.clone_from(&csv.timestamp_format);
+        }
         "all_varchar" if is_csv => csv.all_text = truth(one()?)?,
         "names" | "column_names" if is_csv => csv.names = value.texts()?,
         "null_padding" if is_csv => csv.null_padding = truth(one()?)?,
@@ -317,13 +333,15 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "hive_types_autocast" => options.folder_texts = !truth(one()?)?,
         "binary_as_string" | "file_row_number" if !is_text && !truth(one()?)? => {}
         "format" if format == Some(Format::Json) => match one()?.to_ascii_lowercase().as_str() {
-            "auto" | "newline_delimited" | "nd" | "unstructured" | "array" => {}
+            "auto" => options.json.array = None,
+            "newline_delimited" | "nd" | "unstructured" => options.json.array = Some(false),
+            "array" => options.json.array = Some(true),
             other => return Err(Error::input(format!("no form of JSON files is named '{other}'"))),
         },
         "records" if format == Some(Format::Json) => {
-            options.json.whole = match one()?.to_ascii_lowercase().as_str() {
-                "auto" => false,
-                value => !truth(value)?,
+            (options.json.whole, options.json.objects_only) = match one()?.to_ascii_lowercase().as_str() {
+                "auto" => (false, false),
+                value => (!truth(value)?, truth(value)?),
             };
         }
         "map_inference_threshold" if format == Some(Format::Json) => {
@@ -357,6 +375,9 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
             }
             if is_csv {
                 names.extend(CSV_NAMES);
+            }
+            if format == Some(Format::Json) {
+                names.extend(JSON_NAMES);
             }
             let names = names.into_iter().map(String::from).collect::<Vec<_>>();
             return Err(suggest(Error::input("there is no such option"), name, &names));

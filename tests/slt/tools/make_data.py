@@ -240,7 +240,26 @@ def odd_text():
     (DATA / "comments.csv").write_text("# a remark\nid,v\n# another\n1,10\n2,20\n")
     (DATA / "nulls.csv").write_text("id,v,w\n1,NA,x\n2,5,NA\n3,,y\n")
     (DATA / "sparse.json").write_text('{"a": 1}\n{"b": "x", "a": 2}\n{"c": [1, 2], "a": null}\n')
+    records()
     (DATA / "unicode.csv").write_text("id,wort\n1,größe\n2,naïve\n3,日本語\n4,🙂\n")
+
+
+def records():
+    """JSON files whose records are no objects, and dates that are not as in ISO 8601."""
+    to = folder("records")
+    for name, text in {
+        "numbers": "1\n2\nnull\n",
+        "kinds": '1\n"a"\n{"x": 1}\n[true]\n',
+        "lists": "[1, 2]\n[3]\n",
+        "array": "[1, 2, 3]\n",
+        "days": '"2024-01-02"\n"2024-02-29"\n',
+        "nulls": '{"a": 1}\nnull\n{"a": 2}\n',
+        "arrays": '[{"a": 1}]\n[{"a": 2}, null]\n',
+        "nothing": "",
+        "day_first": '{"d": "31/12/2020", "t": "31/12/2020 10:11:12", "i": "2020-01-02"}\n'
+        '{"d": "01\\/02\\/2021", "t": "01/02/2021 00:00:00", "i": "2021-01-02"}\n',
+    }.items():
+        (to / f"{name}.json").write_text(text)
 
 
 def broken():

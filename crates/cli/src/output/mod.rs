@@ -4,6 +4,7 @@
 //! Nothing here knows queries or terminals.
 
 mod arrow_stream;
+mod collected;
 mod csv;
 mod frame;
 mod json;
@@ -18,6 +19,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use diligence_base::Error;
 
+pub use collected::Collected;
 pub use frame::Frame;
 pub use lines::LineWriter;
 pub use text::printable;

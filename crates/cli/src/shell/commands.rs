@@ -63,13 +63,35 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".show", &[], "", "show how results are shown"),
     command("\\pset", &[], "NAME [VALUE]", "set null, format, border, expanded, tuples_only or pager, as in psql"),
     command(".timer", &["\\timing"], "[on|off]", "print elapsed times, or not"),
-    command(".read", &["\\i", "\\include", "\\ir"], "FILE", "run the statements and commands of a file"),
+    command(".read", &["\\i", "\\include"], "FILE", "run the statements and commands of a file"),
+    command("\\ir", &["\\include_relative"], "FILE", "as \\i, from the directory of the file that says so"),
     command(".output", &["\\o", "\\out"], "[FILE]", "write results to a file, or to a command behind a |"),
     command("\\g", &[".go"], "[FILE]", "run the statement in front of it, or the last one; into a file or a |command"),
     command("\\gx", &[], "[FILE]", "as \\g, with the values of a row one below the other"),
+    command("\\gset", &[], "[PREFIX]", "run the statement in front of it, and set variables to the values of its row"),
+    command("\\gexec", &[], "", "run the statement in front of it, and then each value as a statement"),
+    command("\\gdesc", &[], "", "show the columns of the statement in front of it"),
+    command(
+        "\\crosstabview",
+        &[],
+        "[COLUMNS]",
+        "run the statement in front of it, with the values of its second column as columns",
+    ),
     command("\\watch", &[".watch"], "[SECONDS]", "run the statement every so many seconds until Ctrl-C [default: 2]"),
     command(".edit", &["\\e"], "[FILE]", "edit the last statement, or a file, in $EDITOR and run it"),
-    command(".print", &["\\echo", "\\qecho", ".echo"], "TEXT", "print a text"),
+    command("\\copy", &[], "ARGUMENTS", "copy rows between a table and a file of this machine, as COPY does"),
+    command("\\set", &[".set"], "[NAME [VALUE]]", "set a variable, or list all; statements have them as :name"),
+    command("\\unset", &[".unset"], "NAME", "remove a variable"),
+    command("\\getenv", &[], "NAME VARIABLE", "set a variable to one of the environment"),
+    command("\\if", &[], "CONDITION", "run what follows only if the condition is true"),
+    command("\\elif", &[], "CONDITION", "run what follows only if nothing since \\if has, and the condition is true"),
+    command("\\else", &[], "", "run what follows only if nothing since \\if has"),
+    command("\\endif", &[], "", "end what \\if began"),
+    command(".print", &["\\qecho", ".echo"], "[-n] TEXT", "print a text where results go"),
+    command("\\echo", &[], "[-n] TEXT", "print a text on standard output"),
+    command("\\warn", &[], "[-n] TEXT", "print a text on standard error"),
+    command("\\sf", &["\\sf+"], "FUNCTION", "show the definition of a function"),
+    command("\\sv", &["\\sv+"], "VIEW", "show the definition of a view"),
     command("\\p", &[], "", "print the last statement"),
     command("\\r", &[], "", "discard the statement in front of it"),
     command(".cd", &["\\cd"], "DIR", "change the working directory"),
@@ -84,23 +106,19 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["\\c", "\\connect", ".open"],
         "a shell keeps its database; leave it, and start 'diligence shell' with --db DIR or --connect URL",
     ),
-    (&["\\copy"], "COPY reads and writes files of this machine: COPY t FROM 'FILE', COPY t TO 'FILE'"),
     (&[".import"], "a file can be read as it is: CREATE TABLE t AS SELECT * FROM 'FILE', or COPY t FROM 'FILE'"),
     (&[".dump"], "EXPORT DATABASE 'DIR' writes all tables"),
     (&[".backup", ".save"], "BACKUP DATABASE TO 'DIR' copies a database that --db keeps"),
     (&["\\."], "rows of COPY … FROM STDIN cannot stand in a script; COPY t FROM 'FILE' reads them from a file"),
-    (&["\\set", "\\unset", "\\gset"], "there are no variables of psql; SET name = value changes a setting"),
-    (&["\\if", "\\elif", "\\else", "\\endif"], "scripts have no conditions; DO and procedures of PL/pgSQL do"),
-    (&["\\gexec"], "DO of PL/pgSQL runs statements that a query made: EXECUTE"),
-    (&["\\gdesc"], "DESCRIBE SELECT … shows the columns of a query"),
     (&["\\password"], "ALTER ROLE … PASSWORD changes a password; 'diligence serve --hash-password' hashes one"),
     (&["\\encoding"], "all text is UTF-8"),
     (&["\\s"], "Ctrl-R searches the history"),
     (&["\\w"], "'\\g FILE' writes a result, and '\\e FILE' edits a file"),
     (&["\\a", "\\f", "\\H", "\\C", "\\T"], "'.mode MODE' sets the output format: csv, markdown and others"),
-    (&["\\sf", "\\sf+", "\\ef"], "SELECT pg_get_functiondef('f'::regproc) has the text of the function f"),
-    (&["\\sv", "\\sv+", "\\ev"], "SELECT pg_get_viewdef('v'::regclass) has the text of the view v"),
-    (&["\\prompt"], "there are no variables of psql; a script of the system's shell can ask and give -c"),
+    (&["\\ef"], "'\\sf FUNCTION' shows a function, and '\\e FILE' edits a file"),
+    (&["\\ev"], "'\\sv VIEW' shows a view, and '\\e FILE' edits a file"),
+    (&["\\prompt"], "'\\set' sets a variable, and so does 'diligence shell --variable NAME=VALUE'"),
+    (&["\\setenv"], "'\\! NAME=VALUE COMMAND' runs a command with a variable of the environment"),
     (&["\\errverbose"], "errors are shown whole when they occur"),
 ];
 
@@ -127,8 +145,8 @@ pub enum Command {
     Border(Frame),
     /// All of that.
     Show,
-    /// The statements and commands of a file.
-    Read(String),
+    /// The statements and commands of a file, and whether its name is relative to the file that says so.
+    Read(String, bool),
     /// Where results go; `None` for standard output.
     Output(Option<String>),
     /// The statement at hand, into a file, and with values one below the other.
@@ -137,8 +155,36 @@ pub enum Command {
     Watch(Duration, Option<u64>),
     /// A file in the editor; `None` for the last statement.
     Edit(Option<String>),
-    /// A text.
-    Print(String),
+    /// The values of the statement at hand as variables, with a prefix for their names.
+    SetVariables(String),
+    /// The values of the statement at hand as statements.
+    RunValues,
+    /// The columns of the statement at hand.
+    DescribeStatement,
+    /// The statement at hand with the values of a column as columns.
+    Crosstab(String),
+    /// Rows between a table and a file.
+    Copy(String),
+    /// A variable, as its arguments say; without any, all variables.
+    Set(String),
+    /// A variable less.
+    Unset(String),
+    /// A variable, from the environment.
+    FromEnvironment(String, String),
+    /// A condition.
+    If(String),
+    /// Another condition.
+    ElseIf(String),
+    /// What runs if no condition is true.
+    Else,
+    /// The end of a condition.
+    EndIf,
+    /// A text, and where it goes.
+    Print(String, PrintedTo),
+    /// The definition of a function.
+    ShowFunction(String),
+    /// The definition of a view.
+    ShowView(String),
     /// The last statement.
     PrintStatement,
     /// Forgets the statement at hand.
@@ -151,6 +197,17 @@ pub enum Command {
     ConnectionInfo,
     /// The end.
     Quit,
+}
+
+/// Where a text is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrintedTo {
+    /// Where results go.
+    Results,
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Errors,
 }
 
 /// What is on or off.
@@ -184,8 +241,37 @@ impl Switch {
 impl Command {
     /// Whether it is about the statement in front of it.
     pub fn takes_statement(&self) -> bool {
-        matches!(self, Self::Go(..) | Self::Watch(..) | Self::Edit(None) | Self::PrintStatement | Self::Reset)
+        matches!(
+            self,
+            Self::Go(..)
+                | Self::Watch(..)
+                | Self::Edit(None)
+                | Self::PrintStatement
+                | Self::Reset
+                | Self::SetVariables(_)
+                | Self::RunValues
+                | Self::DescribeStatement
+                | Self::Crosstab(_)
+        )
     }
+}
+
+/// Commands whose arguments are taken as they are, or as words in which the command itself looks for variables.
+const WITHOUT_VARIABLES: [&str; 13] = [
+    "\\!", ".shell", ".system", "\\copy", "\\set", ".set", "\\if", "\\elif", "\\echo", "\\qecho", "\\warn", ".print",
+    ".echo",
+];
+
+/// Whether variables in the argument of a command have been given their values before it is understood.
+pub fn takes_variables(line: &str) -> bool {
+    let name = line.trim().split(char::is_whitespace).next().unwrap_or_default();
+    !name.starts_with("\\!") && !WITHOUT_VARIABLES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Whether a line says which parts of a text run.
+pub fn is_conditional(line: &str) -> bool {
+    let name = line.trim().trim_end_matches(';').split(char::is_whitespace).next().unwrap_or_default();
+    ["\\if", "\\elif", "\\else", "\\endif"].contains(&name)
 }
 
 /// Finds out what a line asks for. Fails with a message if there is no such command, or its arguments are wrong.
@@ -242,13 +328,32 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".border" => border(argument).map(Command::Border),
         ".show" => Some(Command::Show),
         "\\pset" => return Some(pset(argument)),
-        ".read" => given.map(Command::Read),
+        ".read" => given.map(|file| Command::Read(file, false)),
+        "\\ir" => given.map(|file| Command::Read(file, true)),
         ".output" => Some(Command::Output(given)),
         "\\g" => Some(Command::Go(given, false)),
         "\\gx" => Some(Command::Go(given, true)),
         "\\watch" => watch(argument),
         ".edit" => Some(Command::Edit(given)),
-        ".print" => Some(Command::Print(given.unwrap_or_default())),
+        "\\gset" => Some(Command::SetVariables(argument.to_owned())),
+        "\\gexec" if argument.is_empty() => Some(Command::RunValues),
+        "\\gdesc" if argument.is_empty() => Some(Command::DescribeStatement),
+        "\\crosstabview" => Some(Command::Crosstab(argument.to_owned())),
+        "\\copy" if !argument.is_empty() => Some(Command::Copy(argument.to_owned())),
+        "\\set" => Some(Command::Set(argument.to_owned())),
+        "\\unset" => given.map(Command::Unset),
+        "\\getenv" => argument
+            .split_once(char::is_whitespace)
+            .map(|(name, variable)| Command::FromEnvironment(name.to_owned(), variable.trim().to_owned())),
+        "\\if" => Some(Command::If(argument.to_owned())),
+        "\\elif" => Some(Command::ElseIf(argument.to_owned())),
+        "\\else" => Some(Command::Else),
+        "\\endif" => Some(Command::EndIf),
+        ".print" => Some(Command::Print(argument.to_owned(), PrintedTo::Results)),
+        "\\echo" => Some(Command::Print(argument.to_owned(), PrintedTo::Output)),
+        "\\warn" => Some(Command::Print(argument.to_owned(), PrintedTo::Errors)),
+        "\\sf" => given.map(Command::ShowFunction),
+        "\\sv" => given.map(Command::ShowView),
         "\\p" => Some(Command::PrintStatement),
         "\\r" => Some(Command::Reset),
         ".cd" => given.map(Command::ChangeFolder),
@@ -407,6 +512,10 @@ mod tests {
         is("\\watch i=1 c=3", Command::Watch(Duration::from_secs(1), Some(3)));
         is("\\!ls -l", Command::System("ls -l".to_owned()));
         is(".maxrows 7", Command::MaxRows(Some(7)));
+        is("\\ir a.sql", Command::Read("a.sql".to_owned(), true));
+        is("\\getenv home HOME", Command::FromEnvironment("home".to_owned(), "HOME".to_owned()));
+        is("\\else ;", Command::Else);
+        assert!(takes_variables("\\d :t") && !takes_variables("\\!echo :t") && !takes_variables("\\set a :b"));
     }
 
     #[test]
@@ -419,7 +528,9 @@ mod tests {
         told(".dance", "unknown command .dance; '.help' lists");
         told("\\D", "unknown command \\D");
         told("\\c other", "--connect URL");
-        told("\\copy t from 'x'", "COPY t FROM");
+        told("\\prompt x", "--variable NAME=VALUE");
+        told("\\copy", "usage: \\copy ARGUMENTS");
+        told("\\gexec now", "usage: \\gexec");
         told("\\timing maybe", "usage: \\timing [on|off]");
         told(".schema", "usage: .schema TABLE");
         told("\\watch soon", "usage: \\watch [SECONDS]");
@@ -439,7 +550,7 @@ mod tests {
         assert_eq!(names.len(), count);
         // And each is understood, with one of these arguments.
         for known in COMMANDS {
-            let is_understood = ["", "t", "on", "1", "csv", "null x"]
+            let is_understood = ["", "t", "on", "1", "csv", "null x", "a b"]
                 .iter()
                 .any(|argument| meaning(known.name, argument).is_some_and(|meaning| meaning.is_ok()));
             assert!(is_understood, "{}", known.name);

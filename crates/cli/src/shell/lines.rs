@@ -8,7 +8,8 @@ use crate::failure::{Done, Failure, complain};
 use crate::sources::Source;
 
 /// Runs each statement when its last line has come, and each command, to the end of the input. An error is printed and
-/// the next statement runs; the run as a whole has failed then. Fails if the input cannot be read.
+/// the next statement runs, unless ON_ERROR_STOP is on; the run as a whole has failed then. Fails if the input cannot
+/// be read.
 pub fn run(input: impl BufRead, shell: &Shell<'_>) -> Done {
     let mut failed = 0u64;
     // The lines of a statement that has not ended, and the number of the first.
@@ -17,6 +18,9 @@ pub fn run(input: impl BufRead, shell: &Shell<'_>) -> Done {
         let name = Some("standard input".to_owned());
         match shell.run(&Source { name, text: text.to_owned(), first_line }) {
             Err(failure @ (Failure::Statement(..) | Failure::Usage(_))) => {
+                if shell.stops_on_error() {
+                    return Err(failure);
+                }
                 failed += 1;
                 complain(failure);
                 Ok(After::Prompt)
@@ -46,8 +50,12 @@ pub fn run(input: impl BufRead, shell: &Shell<'_>) -> Done {
             text.clear();
         }
     }
-    if !text.is_empty() {
-        run(&text, first)?;
+    if !text.is_empty() && run(&text, first)? == After::Exit {
+        return ended(failed);
+    }
+    if shell.leave_conditions() {
+        failed += 1;
+        complain("error: an \\if has no \\endif");
     }
     ended(failed)
 }

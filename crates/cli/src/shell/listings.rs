@@ -4,6 +4,26 @@
 const RELATIONS: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
     WHERE table_schema NOT IN ('information_schema', 'pg_catalog', 'system')";
 
+/// The query for what belongs to a table: a heading, the place of the heading, and a line below it. `None` for what is
+/// no name of a table, such as a query or a file.
+pub fn belongings(table: &str) -> Option<String> {
+    let is_name = table.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$'));
+    if !is_name {
+        return None;
+    }
+    let of = format!("to_regclass('{table}')");
+    Some(format!(
+        "SELECT 'Indexes' AS part, 1 AS place, pg_get_indexdef(i.indexrelid) AS line \
+         FROM pg_catalog.pg_index i WHERE i.indrelid = {of} \
+         UNION ALL SELECT 'Constraints', 2, k.conname || ': ' || pg_get_constraintdef(k.oid) \
+         FROM pg_catalog.pg_constraint k WHERE k.conrelid = {of} AND k.contype IN ('c', 'f', 'p', 'u', 'x') \
+         UNION ALL SELECT 'Referenced by', 3, k.conrelid::regclass::text || ', ' || k.conname || ': ' || \
+         pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k WHERE k.confrelid = {of} AND k.contype = 'f' \
+         UNION ALL SELECT 'Triggers', 4, pg_get_triggerdef(t.oid) \
+         FROM pg_catalog.pg_trigger t WHERE t.tgrelid = {of} AND NOT t.tgisinternal ORDER BY 2, 3"
+    ))
+}
+
 /// What can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
@@ -146,5 +166,7 @@ mod tests {
         let statement = Listing::Relations.statement("sales.o*");
         assert!(statement.contains(" AND table_schema LIKE 'sales' AND table_name LIKE 'o%' ORDER BY"), "{statement}");
         assert!(!Listing::Schemas.statement("").contains("LIKE"));
+        assert!(belongings("s.\"Odd\"").is_some_and(|query| query.contains("to_regclass('s.\"Odd\"')")));
+        assert!(belongings("'a.csv'").is_none() && belongings("SELECT 1").is_none());
     }
 }

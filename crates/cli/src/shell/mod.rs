@@ -10,12 +10,16 @@
 
 mod commands;
 mod completer;
+mod conditions;
+mod copy;
+mod crosstab;
 mod lines;
 mod listings;
 mod prompt;
 mod script;
 mod session;
 mod statement_names;
+mod variables;
 
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
@@ -64,6 +68,9 @@ pub fn run(arguments: &ShellArguments) -> Done {
     let interactive = terminal && stdin().is_terminal();
     let runner = Runner::new(target, &interrupt, Display::of_shell(&arguments.output, terminal), terminal);
     let shell = Shell::new(&runner, target, place.clone(), interactive);
+    for (name, value) in &arguments.variables {
+        shell.set_variable(name, value)?;
+    }
     if let Some(path) = init_file().filter(|_| !arguments.no_init) {
         match shell.run_file(&path) {
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
@@ -111,7 +118,12 @@ fn converse(shell: &Shell<'_>, target: &dyn Target) -> Done {
                     Ok(Signal::Success(line)) => line,
                     Ok(Signal::CtrlD) => return Ok(()),
                     // Ctrl-C, and any signal that a later version of the editor may add, discards the line only.
-                    Ok(_) => continue,
+                    Ok(_) => {
+                        if shell.leave_conditions() {
+                            let _ = writeln!(stdout(), "\\if is left.");
+                        }
+                        continue;
+                    }
                     Err(error) => return Err(Failure::Other(format!("the terminal failed: {error}"))),
                 }
             }

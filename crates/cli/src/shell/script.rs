@@ -26,22 +26,14 @@ fn scan(text: &str) -> Scanned {
             scanned.command = Some(at);
             return scanned;
         }
-        let (length, is_blank) = match first {
-            '\'' if is_escaped_string(&text[..at]) => (escaped(rest), false),
-            '\'' | '"' | '`' => (quoted(rest, first), false),
-            '-' if rest.starts_with("--") => (Some(rest.find('\n').map_or(rest.len(), |end| end + 1)), true),
-            '/' if rest.starts_with("/*") => (block_comment(rest), true),
-            '$' => match dollar_quoted(rest) {
-                Dollar::Quoted(length) => (Some(length), false),
-                Dollar::Open => (None, false),
-                Dollar::Sign => (Some(1), false),
-            },
-            ';' => {
+        let (length, is_blank) = match enclosed(&text[..at], rest) {
+            Some(Enclosed { length, is_comment }) => (length, is_comment),
+            None if first == ';' => {
                 scanned.unfinished = at + 1;
                 scanned.is_blank = true;
                 (Some(1), true)
             }
-            other => (Some(other.len_utf8()), other.is_whitespace()),
+            None => (Some(first.len_utf8()), first.is_whitespace()),
         };
         scanned.is_blank &= is_blank;
         let Some(length) = length else {
@@ -51,6 +43,30 @@ fn scan(text: &str) -> Scanned {
         at += length;
     }
     scanned
+}
+
+/// A quoted text or a comment.
+pub struct Enclosed {
+    /// Its length in bytes; `None` if it does not end.
+    pub length: Option<usize>,
+    is_comment: bool,
+}
+
+/// The quoted text or the comment that begins here, behind `before`; `None` if there is neither.
+pub fn enclosed(before: &str, rest: &str) -> Option<Enclosed> {
+    let (length, is_comment) = match rest.chars().next()? {
+        '\'' if is_escaped_string(before) => (escaped(rest), false),
+        quote @ ('\'' | '"' | '`') => (quoted(rest, quote), false),
+        '-' if rest.starts_with("--") => (Some(rest.find('\n').map_or(rest.len(), |end| end + 1)), true),
+        '/' if rest.starts_with("/*") => (block_comment(rest), true),
+        '$' => match dollar_quoted(rest) {
+            Dollar::Quoted(length) => (Some(length), false),
+            Dollar::Open => (None, false),
+            Dollar::Sign => return None,
+        },
+        _ => return None,
+    };
+    Some(Enclosed { length, is_comment })
 }
 
 /// Words that are commands where they have a line to themselves.

@@ -1,17 +1,24 @@
 //! Runs what is entered: statements, and commands between them.
 
 use std::cell::{Cell, RefCell};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
+use arrow::array::RecordBatch;
 use diligence_db::Session;
+use diligence_server::texts;
 
-use super::commands::{self, Command, Switch};
+use super::commands::{self, Command, PrintedTo, Switch};
+use super::conditions::Conditions;
+use super::copy;
+use super::crosstab::crosstab;
 use super::script::{Part, Piece, parts};
+use super::variables::{Variables, boolean};
 use crate::display::Display;
 use crate::failure::Failure;
-use crate::output::{Expanded, Format, Frame};
+use crate::output::{Expanded, Format, Frame, printable};
 use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::Runner;
@@ -19,6 +26,9 @@ use crate::target::{LOOK_EVERY, Target};
 
 /// How deep files may read files; one that reads itself would never end.
 const FILES_DEEP_MAX: u32 = 32;
+
+/// PostgreSQL's `io_error`: of files and commands of this machine.
+const IO_ERROR: &str = "58030";
 
 /// What the shell does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +56,10 @@ pub struct Shell<'a> {
     /// What `\x` goes back to.
     folded: Cell<Expanded>,
     files: Cell<u32>,
+    /// The file that is being read.
+    file: RefCell<Option<PathBuf>>,
+    variables: Variables,
+    conditions: RefCell<Conditions>,
 }
 
 impl<'a> Shell<'a> {
@@ -60,7 +74,25 @@ impl<'a> Shell<'a> {
             last: RefCell::default(),
             folded: Cell::new(Expanded::Auto),
             files: Cell::new(0),
+            file: RefCell::default(),
+            variables: Variables::default(),
+            conditions: RefCell::default(),
         }
+    }
+
+    /// Sets a variable. Fails with [`Failure::Usage`] if none can have this name.
+    pub fn set_variable(&self, name: &str, value: &str) -> Result<(), Failure> {
+        self.variables.set(name, value).map_err(Failure::Usage)
+    }
+
+    /// Whether the first error ends a text that comes through a pipe, as the variable ON_ERROR_STOP says.
+    pub fn stops_on_error(&self) -> bool {
+        self.variables.is_on("ON_ERROR_STOP")
+    }
+
+    /// Leaves all conditions, and gives whether there were any: `\if` without its `\endif`.
+    pub fn leave_conditions(&self) -> bool {
+        self.conditions.take().is_open()
     }
 
     /// Runs a text's statements and commands in order. Fails with the first error.
@@ -71,10 +103,16 @@ impl<'a> Shell<'a> {
             first_line: source.first_line + piece.lines_before,
         };
         for part in parts(&source.text) {
+            let is_active = self.conditions.borrow().is_active();
             match part {
-                Part::Sql(piece) => self.statements(&located(piece))?,
+                Part::Sql(piece) if is_active => self.statements(&located(piece))?,
+                Part::Sql(_) => self.tell_ignored("statement")?,
+                Part::Command { line, .. } if !is_active && !commands::is_conditional(&line) => {
+                    self.tell_ignored("command")?;
+                }
                 Part::Command { line, lines_before, statement } => {
-                    let after = self.command(&line, statement.map(located)).map_err(|failure| match failure {
+                    let statement = statement.filter(|_| is_active).map(located);
+                    let after = self.command(&line, statement).map_err(|failure| match failure {
                         Failure::Usage(message) => Failure::Usage(match &source.name {
                             Some(name) => format!("{message}\n --> {name}:{}", source.first_line + lines_before),
                             None => message,
@@ -102,25 +140,74 @@ impl<'a> Shell<'a> {
         let source = Source::file(path)?;
         self.files.set(self.files.get() + 1);
         let quiet = self.quiet.replace(true);
+        let file = self.file.replace(Some(path.to_owned()));
+        let conditions = self.conditions.take();
         let done = self.run(&source);
+        let is_open = self.conditions.replace(conditions).is_open();
+        *self.file.borrow_mut() = file;
         self.quiet.set(quiet);
         self.files.set(self.files.get() - 1);
-        // `.quit` ends the file only.
-        done.map(|_| ())
+        match done {
+            Ok(After::Prompt) if is_open => Err(Failure::Usage(format!("{}: an \\if has no \\endif", path.display()))),
+            // `.quit` ends the file only.
+            done => done.map(|_| ()),
+        }
     }
 
     fn statements(&self, source: &Source) -> Result<(), Failure> {
+        let source = self.filled(source.clone());
         // What does not fall into statements fails when it runs.
         if let Some(last) = Session::split(&source.text).ok().and_then(|mut statements| statements.pop()) {
             *self.last.borrow_mut() = last;
         }
-        self.runner.run(source)
+        self.noted(self.runner.run(&source))
+    }
+
+    /// The statements with the values of their variables.
+    fn filled(&self, source: Source) -> Source {
+        Source { text: self.variables.in_statement(&source.text), ..source }
+    }
+
+    /// Sets the variables that tell what has become of a statement.
+    fn noted<T>(&self, done: Result<T, Failure>) -> Result<T, Failure> {
+        let (code, rows) = match &done {
+            Err(Failure::Statement(error, _)) => {
+                let code = diligence_db::sqlstate(error);
+                let _ = self.variables.set("LAST_ERROR_MESSAGE", error.message());
+                let _ = self.variables.set("LAST_ERROR_SQLSTATE", code);
+                (code, 0)
+            }
+            Err(Failure::Usage(message) | Failure::Other(message)) => {
+                let _ = self.variables.set("LAST_ERROR_MESSAGE", message.as_str());
+                let _ = self.variables.set("LAST_ERROR_SQLSTATE", IO_ERROR);
+                (IO_ERROR, 0)
+            }
+            _ => ("00000", self.runner.rows()),
+        };
+        // These are names that variables can have.
+        let _ = self.variables.set("ERROR", if code == "00000" { "false" } else { "true" });
+        let _ = self.variables.set("SQLSTATE", code);
+        let _ = self.variables.set("ROW_COUNT", rows.to_string());
+        done
+    }
+
+    /// Says that something does not run because of a condition.
+    fn tell_ignored(&self, what: &str) -> Result<(), Failure> {
+        match self.quiet.get() {
+            true => Ok(()),
+            false => self.runner.print_line(format!("The {what} is ignored; \\endif or Ctrl-C leaves this \\if.")),
+        }
     }
 
     /// Runs a command, with the statement in front of it.
     fn command(&self, line: &str, statement: Option<Source>) -> Result<After, Failure> {
-        let command = commands::parse(line).map_err(Failure::Usage)?;
+        let filled = commands::takes_variables(line).then(|| self.variables.in_statement(line));
+        let command = commands::parse(filled.as_deref().unwrap_or(line)).map_err(Failure::Usage)?;
         if statement.is_some() && !command.takes_statement() {
+            // The condition is followed all the same, or the wrong branch would run.
+            if commands::is_conditional(line) {
+                self.branch(&command)?;
+            }
             return Err(Failure::Usage(format!(
                 "the statement in front of '{line}' has no end; ';' or '\\g' runs it, '\\r' discards it"
             )));
@@ -133,9 +220,12 @@ impl<'a> Shell<'a> {
                     self.print_left_out()?;
                 }
             }
-            Command::Describe(table) => self.runner.run(&Source::typed(format!("DESCRIBE {table}")))?,
+            Command::Describe(table) => {
+                self.runner.run(&Source::typed(format!("DESCRIBE {table}")))?;
+                self.print_belongings(&table)?;
+            }
             Command::Show => self.show()?,
-            Command::Read(file) => self.run_file(Path::new(&file))?,
+            Command::Read(file, is_relative) => self.run_file(&self.path_of(&file, is_relative))?,
             Command::Output(file) => {
                 let sink = file.as_deref().map(Sink::open).transpose()?;
                 drop(self.runner.set_sink(sink));
@@ -143,7 +233,36 @@ impl<'a> Shell<'a> {
             Command::Go(file, expanded) => self.go(&self.at_hand(statement, line)?, file.as_deref(), expanded)?,
             Command::Watch(every, times) => self.watch(&self.at_hand(statement, line)?, every, times)?,
             Command::Edit(file) => return self.edit(file.as_deref(), statement),
-            Command::Print(text) => self.runner.print_line(text)?,
+            Command::SetVariables(prefix) => self.set_variables(&self.at_hand(statement, line)?, &prefix)?,
+            Command::RunValues => self.run_values(&self.at_hand(statement, line)?)?,
+            Command::DescribeStatement => {
+                let statement = self.at_hand(statement, line)?;
+                self.noted(self.runner.run(&Source::typed(format!("DESCRIBE {}", statement.text.trim()))))?;
+            }
+            Command::Crosstab(columns) => {
+                let columns = self.words(&columns)?;
+                let rows = self.rows_of(&self.at_hand(statement, line)?, line)?;
+                self.runner.show_rows(&crosstab(&rows, &columns).map_err(Failure::Usage)?)?;
+            }
+            Command::Copy(argument) => self.noted(copy::run(&argument, self.runner))?,
+            Command::Set(argument) => self.set_or_list(&argument)?,
+            Command::Unset(name) => self.variables.unset(&name),
+            Command::FromEnvironment(name, variable) => {
+                if let Ok(value) = std::env::var(variable) {
+                    self.set_variable(&name, &value)?;
+                }
+            }
+            Command::If(..) | Command::ElseIf(..) | Command::Else | Command::EndIf => self.branch(&command)?,
+            Command::Print(text, place) => self.print(&text, place)?,
+            Command::ShowFunction(name) => {
+                let kind = if name.contains('(') { "regprocedure" } else { "regproc" };
+                self.print_value(&format!("SELECT pg_get_functiondef({}::{kind})", quoted(&name)))?;
+            }
+            Command::ShowView(name) => self.print_value(&format!(
+                "SELECT 'CREATE OR REPLACE VIEW ' || {0}::regclass::text || ' AS' || chr(10) || \
+                 pg_get_viewdef({0}::regclass)",
+                quoted(&name)
+            ))?,
             Command::PrintStatement => self.runner.print_line(self.at_hand(statement, line)?.text.trim())?,
             Command::Reset => {}
             Command::ChangeFolder(folder) => std::env::set_current_dir(&folder)
@@ -159,8 +278,147 @@ impl<'a> Shell<'a> {
         Ok(After::Prompt)
     }
 
+    /// The file of this name, or with `is_relative` the one that this name has for the file that is being read.
+    fn path_of(&self, name: &str, is_relative: bool) -> PathBuf {
+        match self.file.borrow().as_deref().and_then(Path::parent) {
+            Some(folder) if is_relative => folder.join(name),
+            _ => PathBuf::from(name),
+        }
+    }
+
+    /// Lists indexes, constraints and triggers of a table below its columns, where these are shown as a table.
+    fn print_belongings(&self, table: &str) -> Result<(), Failure> {
+        let query = super::listings::belongings(table).filter(|_| self.runner.display().format == Format::Table);
+        let Some(query) = query else { return Ok(()) };
+        let rows = match self.runner.collect(&Source::typed(query), false) {
+            Ok(Some(rows)) => rows,
+            // A server may not know these catalogs; the columns are shown all the same.
+            Ok(None) | Err(Failure::Statement(..)) => return Ok(()),
+            Err(other) => return Err(other),
+        };
+        let mut last = String::new();
+        for row in texts(&rows).map_err(|error| Failure::Statement(error, None))? {
+            let mut values = row.into_iter().map(Option::unwrap_or_default);
+            let (Some(part), Some(line)) = (values.next(), values.nth(1)) else { continue };
+            if part != last {
+                self.runner.print_line(format!("{part}:"))?;
+                last = part;
+            }
+            self.runner.print_line(format!("  {}", printable(&line)))?;
+        }
+        Ok(())
+    }
+
+    /// The words of an argument, with the values of variables.
+    fn words(&self, argument: &str) -> Result<Vec<String>, Failure> {
+        self.variables.words(argument).map_err(Failure::Usage)
+    }
+
+    /// The rows of a query.
+    fn rows_of(&self, statement: &Source, line: &str) -> Result<RecordBatch, Failure> {
+        let rows = self.noted(self.runner.collect(statement, true))?;
+        rows.ok_or_else(|| Failure::Usage(format!("the statement before '{line}' has no rows")))
+    }
+
+    /// psql's `\gset`.
+    fn set_variables(&self, statement: &Source, prefix: &str) -> Result<(), Failure> {
+        let rows = self.rows_of(statement, "\\gset")?;
+        if rows.num_rows() != 1 {
+            return Err(Failure::Usage(format!(
+                "\\gset needs a query with one row, and this one has {}",
+                rows.num_rows()
+            )));
+        }
+        let values = texts(&rows).map_err(|error| Failure::Statement(error, None))?;
+        let schema = rows.schema();
+        for (field, value) in schema.fields().iter().zip(values.into_iter().flatten()) {
+            let name = format!("{prefix}{}", field.name());
+            match value {
+                Some(value) => self.set_variable(&name, &value)?,
+                // NULL is no value.
+                None => self.variables.unset(&name),
+            }
+        }
+        Ok(())
+    }
+
+    /// psql's `\gexec`, to the first error.
+    fn run_values(&self, statement: &Source) -> Result<(), Failure> {
+        let rows = self.rows_of(statement, "\\gexec")?;
+        let values = texts(&rows).map_err(|error| Failure::Statement(error, None))?;
+        let mut statements = values.into_iter().flatten().flatten();
+        statements.try_for_each(|statement| self.noted(self.runner.run(&Source::typed(statement))))
+    }
+
+    /// psql's `\set`.
+    fn set_or_list(&self, argument: &str) -> Result<(), Failure> {
+        let words = self.words(argument)?;
+        match words.split_first() {
+            Some((name, values)) => self.set_variable(name, &values.concat()),
+            None => {
+                let all = self.variables.all();
+                all.iter().try_for_each(|(name, value)| self.runner.print_line(format!("{name} = {}", quoted(value))))
+            }
+        }
+    }
+
+    /// Follows a condition.
+    fn branch(&self, command: &Command) -> Result<(), Failure> {
+        let mut conditions = self.conditions.borrow_mut();
+        let told = match command {
+            Command::If(condition) => {
+                // Where nothing runs, the condition is not looked at.
+                let holds = if conditions.is_active() { self.holds(condition) } else { Ok(false) };
+                conditions.begin(*holds.as_ref().unwrap_or(&false));
+                holds.map(|_| ())
+            }
+            Command::ElseIf(condition) => {
+                let holds = if conditions.awaits_branch() { self.holds(condition) } else { Ok(false) };
+                let turned = conditions.turn(*holds.as_ref().unwrap_or(&false));
+                turned.and(holds.map(|_| ()))
+            }
+            Command::Else => conditions.otherwise(),
+            _ => conditions.end(),
+        };
+        told.map_err(Failure::Usage)
+    }
+
+    /// Whether a condition is true. Fails with a message if it is no boolean; then it counts as false.
+    fn holds(&self, condition: &str) -> Result<bool, String> {
+        let value = self.variables.words(condition)?.join(" ");
+        boolean(&value).ok_or_else(|| format!("'{value}' is no condition; it is true, false, on, off, yes, no, 1 or 0"))
+    }
+
+    /// Prints the words of an argument, with an end of line unless `-n` stands before them.
+    fn print(&self, argument: &str, place: PrintedTo) -> Result<(), Failure> {
+        let words = self.words(argument)?;
+        let (words, end) = match words.split_first() {
+            Some((first, rest)) if first == "-n" => (rest, ""),
+            _ => (&words[..], "\n"),
+        };
+        let text = format!("{}{end}", words.join(" "));
+        match place {
+            PrintedTo::Results => self.runner.print(&text),
+            PrintedTo::Output => self.runner.print_here(&text),
+            PrintedTo::Errors => {
+                // If standard error is closed, nobody is warned.
+                let _ = std::io::stderr().write_all(text.as_bytes());
+                Ok(())
+            }
+        }
+    }
+
+    /// Prints the one value of a query.
+    fn print_value(&self, query: &str) -> Result<(), Failure> {
+        let rows = self.rows_of(&Source::typed(query), query)?;
+        let values = texts(&rows).map_err(|error| Failure::Statement(error, None))?;
+        let mut values = values.into_iter().flatten().flatten();
+        values.try_for_each(|value| self.runner.print_line(value.trim_end()))
+    }
+
     /// The statement in front of a command, or the last one.
     fn at_hand(&self, statement: Option<Source>, line: &str) -> Result<Source, Failure> {
+        let statement = statement.map(|source| self.filled(source));
         if let Some(source) = &statement {
             *self.last.borrow_mut() = source.text.trim().to_owned();
         }
@@ -169,6 +427,10 @@ impl<'a> Shell<'a> {
     }
 
     fn go(&self, statement: &Source, file: Option<&str>, expanded: bool) -> Result<(), Failure> {
+        self.noted(self.gone(statement, file, expanded))
+    }
+
+    fn gone(&self, statement: &Source, file: Option<&str>, expanded: bool) -> Result<(), Failure> {
         let sink = file.map(Sink::open).transpose()?;
         let display = self.runner.display();
         if expanded {
@@ -358,6 +620,10 @@ impl<'a> Shell<'a> {
         }
         Ok(())
     }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 fn is_on(display: &Display, switch: Switch) -> bool {

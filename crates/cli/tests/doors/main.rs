@@ -6,6 +6,7 @@ mod damage;
 mod generate;
 mod install;
 mod remote;
+mod scripts;
 mod serving;
 mod shell;
 mod shell_commands;

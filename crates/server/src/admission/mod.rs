@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 
 use self::lanes::{Full, LaneInfo, LaneLimits, Lanes, Place, Ticket, Wanted};
 use crate::roles::Role;
+use crate::spans::Parent;
 use crate::sqlstate;
 
 /// Rows that a cheap query touches at most: some ten milliseconds of one worker.
@@ -70,6 +71,8 @@ pub struct Asker {
     pub role: Arc<Role>,
     /// By which door he came.
     pub door: &'static str,
+    /// What of his program his statements belong to, if he says so.
+    pub parent: Option<Parent>,
     /// His ticket while he waits; 0 while he does not.
     ticket: AtomicU64,
 }
@@ -77,13 +80,19 @@ pub struct Asker {
 impl Asker {
     /// Somebody who does not ask yet, and comes by the door of PostgreSQL's protocol.
     pub fn new(user: &str, role: Arc<Role>) -> Self {
-        Self { user: user.to_owned(), role, door: "postgres", ticket: AtomicU64::new(0) }
+        Self { user: user.to_owned(), role, door: "postgres", parent: None, ticket: AtomicU64::new(0) }
     }
 
     /// The same, at another door.
     #[must_use]
     pub fn at(self, door: &'static str) -> Self {
         Self { door, ..self }
+    }
+
+    /// The same, with statements that belong to something of his.
+    #[must_use]
+    pub fn under(self, parent: Option<Parent>) -> Self {
+        Self { parent, ..self }
     }
 }
 

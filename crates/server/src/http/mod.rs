@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
@@ -52,6 +52,7 @@ use crate::admission::{Asker, Passed};
 use crate::registry::{Entry, Registered};
 use crate::roles::Role;
 use crate::service::{Service, basic_credentials};
+use crate::spans::Parent;
 use crate::sqlstate;
 
 /// Who asks.
@@ -59,6 +60,8 @@ use crate::sqlstate;
 pub(crate) struct Caller {
     user: String,
     role: Arc<Role>,
+    /// What of the client the request belongs to.
+    parent: Option<Parent>,
 }
 
 impl Caller {
@@ -80,7 +83,7 @@ impl Caller {
 
     /// The caller at the door to the engine.
     fn asker(&self) -> Asker {
-        Asker::new(&self.user, self.role.clone()).at("http")
+        Asker::new(&self.user, self.role.clone()).at("http").under(self.parent)
     }
 
     /// Whether the caller may see the query, and end it: his own, unless he is an administrator.
@@ -138,6 +141,7 @@ async fn nowhere(request: Request) -> Response {
 
 /// Lets requests of those who may come through.
 async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: Next) -> Response {
+    let parent = request.headers().get("traceparent").and_then(|parent| Parent::parse(parent.to_str().ok()?));
     let caller = match &service.options().users {
         None => {
             if !is_own_name(request.headers()) {
@@ -145,19 +149,56 @@ async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: 
                 let hint = "use http://127.0.0.1 or http://localhost, or have users log in";
                 return failure(&error.with_code(sqlstate::DENIED).with_hint(hint));
             }
-            Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(service.options().files)) }
+            Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(service.options().files)), parent }
         }
         Some(_) => {
             let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
             match service.log_in(&user, password, ("http", "")).await {
-                Ok(Some(role)) => Caller { user, role },
+                Ok(Some(role)) => Caller { user, role, parent },
                 Ok(None) => return unauthorized(),
                 Err(error) => return failure(&error),
             }
         }
     };
     request.extensions_mut().insert(caller);
-    next.run(request).await
+    explained(next.run(request).await).await
+}
+
+/// Bytes of what a refusal says of itself.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+
+/// The answer; with an error as all others have it, if the router refused the request in words of its own.
+async fn explained(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_refusal = status.is_client_error() && kind.is_some_and(|kind| kind.starts_with("text/plain"));
+    if !is_refusal {
+        return response;
+    }
+    let said = axum::body::to_bytes(response.into_body(), REFUSAL_BYTES_MAX).await.unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let what = match said.trim() {
+        "" => status.canonical_reason().unwrap_or("the request is refused"),
+        said => said,
+    };
+    Refused::new(status, Error::input(what)).into_response()
+}
+
+/// The answer; with an error that says which methods there are, if the router knows the path but not the method.
+fn with_methods(response: Response, method: &Method, path: &str) -> Response {
+    let has_body = response.headers().contains_key(header::CONTENT_TYPE);
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED || has_body {
+        return response;
+    }
+    let allowed = response.headers().get(header::ALLOW).cloned();
+    let listed = allowed.as_ref().and_then(|allowed| allowed.to_str().ok()).unwrap_or("other methods");
+    let listed = listed.split(',').collect::<Vec<_>>().join(", ");
+    let error = Error::input(format!("{path} does not take {method}")).with_hint(format!("it takes {listed}"));
+    let mut response = Refused::new(StatusCode::METHOD_NOT_ALLOWED, error).into_response();
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
 }
 
 /// Whether the request is for an address or for `localhost`: a name of the internet that leads here is somebody's
@@ -354,7 +395,8 @@ pub(crate) async fn listen(service: Arc<Service>, listener: TcpListener, routes:
     let stopping = async move { until.stopping().await };
     let current = move |request: Request| {
         let mut router = routes.read().clone();
-        async move { router.call(request).await }
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        async move { router.call(request).await.map(|response| with_methods(response, &method, &path)) }
     };
     let router = Router::new().fallback(current);
     // It only ends with the server.

@@ -131,6 +131,9 @@ impl Around<'_> {
         if matches!(name, "read_json_objects" | "read_json_objects_auto" | "read_ndjson_objects") {
             (options.json.whole, options.json.untyped) = (true, true);
         }
+        if name.starts_with("read_ndjson") {
+            options.json.array = Some(false);
+        }
         // HEADER MATCH of a COPY.
         let header = pairs.iter_mut().find(|(option, value)| {
             let is_match = matches!(value, OptionValue::One(value) if value.eq_ignore_ascii_case("match"));

@@ -2,7 +2,7 @@
 //! others, and what is said besides ([`WriteExtras`]).
 
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Format, Frame, WriteExtras};
+use diligence_storage::external::{FileNames, Format, Frame, WriteExtras};
 use sqlparser::ast::Value;
 
 use super::options::{plain, text_of};
@@ -78,7 +78,8 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
                 rest.push(("writer_version".to_owned(), Value::SingleQuotedString(version.to_owned())));
             }
             ("return_files" | "return_stats", _) if !is_true()? => {}
-            ("return_files" | "return_stats" | "filename_pattern" | "encryption_config", _) => {
+            ("filename_pattern", _) => writer.file_names = Some(FileNames::parse(&text)?),
+            ("return_files" | "return_stats" | "encryption_config", _) => {
                 return Err(undone(&name));
             }
             (other, _) if other.starts_with("encryption_config::") => return Err(undone("encryption_config")),
@@ -100,7 +101,6 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
 fn undone(name: &str) -> Error {
     let error = Error::unsupported(format!("COPY's option {} is not supported", name.to_uppercase()));
     error.with_code("0A000").with_hint(match name {
-        "filename_pattern" => "files of a folder have names that no other file has; leave the option out",
         "encryption_config" => "Parquet files are written and read without encryption",
         _ => "glob('…') lists the files of a folder, parquet_metadata('…') tells about them",
     })
@@ -204,6 +204,9 @@ mod tests {
         let (extras, _) = taken("FILE_SIZE_BYTES '2kB', ROW_GROUP_SIZE_BYTES 4096", Format::Parquet).unwrap();
         assert_eq!((extras.writer.file_bytes_max, extras.writer.row_group_bytes_max), (Some(2000), Some(4096)));
         assert!(extras.is_folder);
+        let (extras, rest) = taken("FILENAME_PATTERN 'a_{i}'", Format::Csv).unwrap();
+        assert_eq!((extras.writer.file_names, rest.len()), (FileNames::parse("a_{i}").ok(), 0));
+        assert!(taken("FILENAME_PATTERN 'a/b'", Format::Csv).is_err());
     }
 
     #[test]
@@ -223,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_is_not_done_is_an_error() {
-        for options in ["FILENAME_PATTERN 'a_{i}'", "RETURN_FILES", "ENCRYPTION_CONFIG {footer_key: 'k'}"] {
+        for options in ["RETURN_FILES", "ENCRYPTION_CONFIG {footer_key: 'k'}"] {
             let error = taken(options, Format::Parquet).unwrap_err();
             assert_eq!(error.code(), Some("0A000"), "{options}");
         }

@@ -48,5 +48,7 @@ pub use rejects::Rejects;
 pub use sqlite::sqlite_tables;
 pub use stores::{open_store, store_error};
 pub use table::{ExternalTable, open, open_in_store};
-pub use write::{Destination, FileSet, FileWriter, FolderFiles, Frame, Packing, Staging, WriteExtras, WriteFormat};
+pub use write::{
+    Destination, FileNames, FileSet, FileWriter, FolderFiles, Frame, Packing, Staging, WriteExtras, WriteFormat,
+};
 pub(crate) use write::{EncodedFile, unwritable_file};

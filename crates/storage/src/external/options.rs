@@ -194,6 +194,14 @@ pub struct JsonOptions {
     pub depth_max: Option<usize>,
     /// Whether that column is JSON.
     pub untyped: bool,
+    /// Whether every record must be an object.
+    pub objects_only: bool,
+    /// Whether a file is one array of records. `None`: where it begins with an array and nothing follows that.
+    pub array: Option<bool>,
+    /// How dates are written, as in `strptime`; as in ISO 8601 if `None`.
+    pub date_format: Option<String>,
+    /// How timestamps are written.
+    pub timestamp_format: Option<String>,
 }
 
 impl JsonOptions {

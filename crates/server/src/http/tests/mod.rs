@@ -149,6 +149,28 @@ fn only_names_of_this_machine_are_its_own() {
     }
 }
 
+#[tokio::test]
+async fn every_refusal_is_an_error_of_json() {
+    let door = Door::open(false, &[], None).await;
+    for (line, status, allowed, told) in [
+        ("GET /v1/sql", 405, Some("POST"), "/v1/sql does not take GET"),
+        ("POST /v1/queries", 405, Some("GET,HEAD"), "/v1/queries does not take POST"),
+        ("GET /v1/queries/7", 405, Some("DELETE"), "does not take GET"),
+        ("DELETE /metrics", 405, Some("GET,HEAD"), "/metrics does not take DELETE"),
+        ("POST /healthz", 405, Some("GET,HEAD"), "/healthz does not take POST"),
+        ("DELETE /v1/queries/seven", 400, None, "seven"),
+        ("GET /nowhere", 404, None, "there is nothing at /nowhere"),
+    ] {
+        let answer = door.ask(line, &[], "").await;
+        assert_eq!((answer.status, answer.header("allow")), (status, allowed), "{line}");
+        let error = &answer.json()["error"];
+        assert!(error["message"].as_str().unwrap().contains(told), "{line}: {error}");
+        let hint = error["hint"].as_str().unwrap_or_default();
+        assert!(allowed.is_none_or(|allowed| hint.contains(&allowed.replace(',', ", "))), "{line}: {error}");
+    }
+    door.close().await;
+}
+
 /// The pieces of a chunked body, put together.
 fn unchunked(mut rest: &str) -> String {
     let mut body = String::new();

@@ -18,7 +18,7 @@ use diligence_types::text::{ReadOptions, parse_array};
 
 use super::csv_dates::DateOrder;
 use super::csv_fields::{Dialect, Field};
-use crate::external::options::CsvOptions;
+use crate::external::options::{CsvOptions, JsonOptions};
 use crate::external::schema::TYPE_KEY;
 use crate::foreign_error::from_arrow;
 
@@ -51,6 +51,11 @@ impl Forms {
             orders: Vec::new(),
             quoted_nulls: options.quoted_nulls,
         }
+    }
+
+    /// Those of JSON, which has forms for numbers.
+    pub fn of_json(options: &JsonOptions) -> Self {
+        Self { date: options.date_format.clone(), timestamp: options.timestamp_format.clone(), ..Self::default() }
     }
 
     /// The number with a point for its point, and nothing between its digits; nothing if it cannot be a number.

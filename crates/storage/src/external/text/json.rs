@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::ArrayRef;
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, Statistics};
 use diligence_base::{Error, Result};
 
+use super::csv_values::Forms;
 use super::input::TextInput;
 use super::json_columns::{Column, Record};
 use super::json_infer::{Members, NO_OBJECT};
@@ -46,6 +47,8 @@ pub(in crate::external) struct JsonTable {
     ignores_errors: bool,
     /// Where those are kept that are left out, if they are.
     rejects: Option<ScanRejects>,
+    /// How dates and timestamps are written.
+    forms: Arc<Forms>,
 }
 
 struct JsonFile {
@@ -76,11 +79,19 @@ impl JsonTable {
         for (source, compression) in sources.iter().zip(compressions) {
             files.push(look(source, compression, options, &mut members, &mut budget)?);
         }
-        let mut is_whole = false;
+        if options.ignore_errors {
+            // Records are objects if some are, and all others are wrong.
+            members.forget_others();
+        }
+        if options.json.objects_only && members.has_others() {
+            let error = sources[0].error("it has records that are no objects, which records => true wants");
+            return Err(error.with_hint("records => false makes one column of whole records"));
+        }
+        let is_whole;
         let schema = match &options.schema {
-            Some(schema) => schema.as_ref().clone(),
-            None if members.is_empty() && !options.json.whole => {
-                return Err(sources[0].error("it holds no records with fields, so its columns are not known"));
+            Some(schema) => {
+                is_whole = options.json.whole && schema.fields().len() == 1;
+                schema.as_ref().clone()
             }
             None => {
                 let columns;
@@ -104,13 +115,14 @@ impl JsonTable {
                 file: file.text.clone(),
                 written: None,
                 columns: columns.clone(),
-                date_format: None,
-                timestamp_format: None,
+                date_format: options.json.date_format.clone(),
+                timestamp_format: options.json.timestamp_format.clone(),
             });
             rejects.begin(scans.collect(), options.rejects_max)
         });
         let (is_declared, ignores_errors) = (options.schema.is_some(), options.ignore_errors);
-        Ok(Self { schema, files, is_declared, is_whole, ignores_errors, rejects })
+        let forms = Arc::new(Forms::of_json(&options.json));
+        Ok(Self { schema, files, is_declared, is_whole, ignores_errors, rejects, forms })
     }
 
     /// The number of its scan among those whose records that are left out are kept.
@@ -156,6 +168,7 @@ fn look(
     members: &mut Members,
     budget: &mut u64,
 ) -> Result<JsonFile> {
+    let forms = Forms::of_json(&options.json);
     let mut more = 0;
     loop {
         let Sample { mut text, complete, bytes } = sample(source, compression, more)?;
@@ -166,10 +179,13 @@ fn look(
         }
         let mark = byte_order_mark(&text);
         let body = &text[mark..];
-        let form = form_of(body);
+        let form = form_of(body, options.json.array);
+        if options.json.array == Some(true) && !body.trim_ascii_start().starts_with(b"[") {
+            return Err(source.error("it begins with no array, and the format is array"));
+        }
         let plain = if form == Form::Array { unwrap_array(body) } else { body.to_vec() };
         let mut seen = Members::default();
-        let (found, used, flaw) = see_records(&mut seen, &plain, options.rows_to_infer());
+        let (found, used, flaw) = see_records(&mut seen, &plain, options.rows_to_infer(), &forms);
         if found == 0 && !complete && more < 4 && matches!(flaw, None | Some(Flaw::Incomplete)) {
             more += 1;
             continue;
@@ -192,7 +208,7 @@ fn look(
         let is_whole = complete && found < options.rows_to_infer();
         if !is_whole && (options.inference_rows == 0 || options.inference_rows == usize::MAX) && bytes <= *budget {
             // What a packed file holds is an estimate.
-            let (found, length) = see_all(&text, form, options.ignore_errors, *budget, members)?;
+            let (found, length) = see_all(&text, form, options, *budget, members)?;
             *budget = budget.saturating_sub(length as u64);
             return Ok(file(length, found));
         }
@@ -200,7 +216,7 @@ fn look(
         if !is_whole && form == Form::Lines && encoded.is_none() {
             for probe in probes(source, compression)? {
                 // What is wrong with a record is said when it is read.
-                see_records(members, &probe, usize::MAX);
+                see_records(members, &probe, usize::MAX, &forms);
             }
         }
         return Ok(file(used, found));
@@ -214,10 +230,10 @@ const INFERENCE_BYTES: u64 = 64 * 1024 * 1024;
 const PIECE_BYTES: usize = 1024 * 1024;
 
 /// Takes records into account: how many, where the last one ends, and what is wrong with the next.
-fn see_records(members: &mut Members, text: &[u8], at_most: usize) -> (usize, usize, Option<Flaw>) {
+fn see_records(members: &mut Members, text: &[u8], at_most: usize, forms: &Forms) -> (usize, usize, Option<Flaw>) {
     let (mut found, mut at) = (0, 0);
     while found < at_most {
-        match members.see_record(text, at) {
+        match members.see_record(text, at, forms) {
             Ok(Some(end)) => (found, at) = (found + 1, end),
             Ok(None) => break,
             Err(flaw) => return (found, at, Some(flaw)),
@@ -310,10 +326,11 @@ impl Unseen {
 fn see_all(
     file: &TextFile,
     form: Form,
-    ignores_errors: bool,
+    options: &OpenOptions,
     bytes: u64,
     members: &mut Members,
 ) -> Result<(usize, usize)> {
+    let (ignores_errors, forms) = (options.ignore_errors, Forms::of_json(&options.json));
     let unseen = Mutex::new(Unseen::new(file, form, bytes)?);
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
     let pieces = file.source.bytes.div_ceil(PIECE_BYTES as u64);
@@ -332,7 +349,7 @@ fn see_all(
             let mut shape = Members::default();
             let mut at = 0;
             loop {
-                let (found, used, flaw) = see_records(&mut shape, &text[at..], usize::MAX);
+                let (found, used, flaw) = see_records(&mut shape, &text[at..], usize::MAX, &forms);
                 count += found;
                 match flaw {
                     None => break,
@@ -407,11 +424,18 @@ fn no_object(text: &[u8]) -> String {
 
 const CUT_OFF: &str = "the record is cut off; the file is truncated";
 
-/// How the records of a text follow each other.
-fn form_of(text: &[u8]) -> Form {
+/// How the records of a text follow each other. `is_array` is what the statement says.
+fn form_of(text: &[u8], is_array: Option<bool>) -> Form {
     let text = text.trim_ascii_start();
-    if text.starts_with(b"[") {
+    if is_array == Some(true) {
         return Form::Array;
+    }
+    if text.starts_with(b"[") && is_array.is_none() {
+        // Arrays one after another are records of their own.
+        let is_followed = value_end(text, 0, 0).is_ok_and(|end| !text[end..].trim_ascii().is_empty());
+        if !is_followed {
+            return Form::Array;
+        }
     }
     match memchr::memchr(b'\n', text) {
         Some(feed) if value_end(&text[..feed], 0, 0) == Err(Flaw::Incomplete) => Form::Values,
@@ -532,9 +556,14 @@ impl Cluster for JsonCluster {
         let fields = self.table.schema.fields();
         let wanted = (0..fields.len()).map(|index| columns.binary_search(&index).ok().map(|_| &fields[index]));
         let record = match (self.table.is_whole, fields.first()) {
-            (true, Some(field)) if columns.contains(&0) => Taker::Whole(Box::new(Column::new(field, true)?)),
-            (true, _) => Taker::Fields(Record::new(&Fields::empty(), &[], false)?),
-            _ => Taker::Fields(Record::new(fields, &wanted.collect::<Vec<_>>(), !self.table.is_declared)?),
+            (true, Some(field)) if columns.contains(&0) => {
+                Taker::Whole(Box::new(Column::new(field, !self.table.is_declared, &self.table.forms)?))
+            }
+            (true, _) => Taker::Nothing,
+            _ => {
+                let wanted = wanted.collect::<Vec<_>>();
+                Taker::Fields(Record::new(fields, &wanted, !self.table.is_declared, &self.table.forms)?)
+            }
         };
         let schema = Arc::new(self.table.schema.project(&columns).map_err(crate::foreign_error::from_arrow)?);
         // Batches smaller than a few hundred rows cost more than they hold.
@@ -561,13 +590,29 @@ enum Taker {
     Fields(Record),
     /// The column that has them as they are.
     Whole(Box<Column>),
+    /// No column: they are counted.
+    Nothing,
 }
 
 impl Taker {
-    fn take(&mut self, text: &[u8], at: usize) -> Result<usize, Flaw> {
-        match self {
-            Self::Fields(record) => record.take(text, at, 0),
-            Self::Whole(column) => column.take(text, at, 0),
+    /// Takes the record at a position. Tells whether the columns have a row of it, and gives its end.
+    fn take(&mut self, text: &[u8], at: usize) -> (bool, Result<usize, Flaw>) {
+        match (self, kind(text, at)) {
+            (_, Err(flaw)) => (false, Err(flaw)),
+            (Self::Fields(record), Ok(Kind::Object)) => (true, record.take(text, at, 0)),
+            (Self::Fields(record), Ok(Kind::Null)) => {
+                let end = value_end(text, at, 0);
+                if end.is_ok() {
+                    record.take_null();
+                }
+                (end.is_ok(), end)
+            }
+            (Self::Fields(_), Ok(_)) => (false, Err(Flaw::Malformed { at, what: NO_OBJECT })),
+            (Self::Whole(column), Ok(_)) => (true, column.take(text, at, 0)),
+            (Self::Nothing, Ok(_)) => {
+                let end = value_end(text, at, 0);
+                (end.is_ok(), end)
+            }
         }
     }
 
@@ -575,7 +620,18 @@ impl Taker {
         match self {
             Self::Fields(record) => record.finish(),
             Self::Whole(column) => Ok(vec![column.finish()?]),
+            Self::Nothing => Ok(vec![]),
         }
+    }
+}
+
+/// Fails unless all of the record at a position is in the text, which may go on.
+fn is_whole(text: &[u8], at: usize) -> Result<(), Flaw> {
+    let end = value_end(text, at, 0)?;
+    // A number may have more digits.
+    match end == text.len() && !matches!(text[end - 1], b'}' | b']' | b'"') {
+        true => Err(Flaw::Incomplete),
+        false => Ok(()),
     }
 }
 
@@ -622,14 +678,11 @@ impl JsonBatches {
                     self.parsed = start;
                     break;
                 }
-                let outcome = match kind(text, start) {
-                    // Whether the record is all here is known before its values are taken.
-                    Ok(Kind::Object) if !is_last => {
-                        value_end(text, start, 0).and_then(|_| self.record.take(text, start))
-                    }
-                    Ok(Kind::Object) => self.record.take(text, start),
-                    Ok(_) => Err(Flaw::Malformed { at: start, what: NO_OBJECT }),
-                    Err(flaw) => Err(flaw),
+                // Whether the record is all here is known before its values are taken.
+                let is_here = if is_last { Ok(()) } else { is_whole(text, start) };
+                let (has_row, outcome) = match is_here {
+                    Ok(()) => self.record.take(text, start),
+                    Err(flaw) => (false, Err(flaw)),
                 };
                 match outcome {
                     Ok(end) => {
@@ -638,9 +691,7 @@ impl JsonBatches {
                     }
                     Err(Flaw::Incomplete) if !is_last => break,
                     Err(flaw) if self.table.ignores_errors => {
-                        let begins = matches!(kind(text, start), Ok(Kind::Object));
-                        // The columns have a row of it, unless it is no object.
-                        if begins && (is_last || !matches!(flaw, Flaw::Malformed { .. })) {
+                        if has_row {
                             taken.push(false);
                         }
                         let end = match value_end(text, start, 0) {

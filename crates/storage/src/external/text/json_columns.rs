@@ -20,8 +20,7 @@ use diligence_types::SqlType;
 use diligence_types::text::{ReadOptions, parse_array};
 
 use super::csv_values::{
-    checked_type, parse_boolean, parse_date, parse_decimal, parse_integer, parse_text, parse_timestamp, rare_date,
-    rare_timestamp,
+    Forms, checked_type, parse_boolean, parse_date, parse_decimal, parse_integer, parse_text, rare_date, rare_timestamp,
 };
 use super::json_text::{Flaw, Kind, each_item, each_member, kind, string, value_end};
 use crate::external::schema::{JSON_TYPE, TYPE_KEY, field_type_name, type_name};
@@ -32,6 +31,8 @@ pub(super) struct Column {
     field: FieldRef,
     /// Whether the type was inferred, so that values which it would not have been inferred from are errors.
     is_strict: bool,
+    /// How dates and timestamps are written.
+    forms: Arc<Forms>,
     values: Values,
 }
 
@@ -84,7 +85,7 @@ pub(super) struct Record {
 
 impl Column {
     /// An empty column.
-    pub fn new(field: &FieldRef, is_strict: bool) -> Result<Self> {
+    pub fn new(field: &FieldRef, is_strict: bool, forms: &Arc<Forms>) -> Result<Self> {
         let values = match field.data_type() {
             _ if field.metadata().get(TYPE_KEY).is_some_and(|name| name.starts_with(JSON_TYPE)) => {
                 Values::Json(StringViewBuilder::new())
@@ -108,7 +109,7 @@ impl Column {
             DataType::List(item) => Values::List {
                 offsets: vec![0],
                 nulls: NullBufferBuilder::new(0),
-                items: Box::new(Column::new(item, is_strict)?),
+                items: Box::new(Column::new(item, is_strict, forms)?),
             },
             DataType::Map(entries, _) => {
                 let DataType::Struct(pair) = entries.data_type() else {
@@ -119,16 +120,17 @@ impl Column {
                     nulls: NullBufferBuilder::new(0),
                     keys: StringViewBuilder::new(),
                     key_count: 0,
-                    values: Box::new(Column::new(&pair[1], is_strict)?),
+                    values: Box::new(Column::new(&pair[1], is_strict, forms)?),
                 }
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().map(Some).collect::<Vec<_>>();
-                Values::Record { nulls: NullBufferBuilder::new(0), members: Record::new(fields, &columns, is_strict)? }
+                let members = Record::new(fields, &columns, is_strict, forms)?;
+                Values::Record { nulls: NullBufferBuilder::new(0), members }
             }
             _ => Values::Cast(StringViewBuilder::new()),
         };
-        Ok(Self { field: field.clone(), is_strict, values })
+        Ok(Self { field: field.clone(), is_strict, forms: forms.clone(), values })
     }
 
     /// One more row without a value.
@@ -151,7 +153,7 @@ impl Column {
             }
             Values::Record { nulls, members } => {
                 nulls.append_null();
-                members.columns.iter_mut().for_each(Column::take_null);
+                members.take_null();
             }
         }
     }
@@ -253,12 +255,17 @@ impl Column {
             }
             Values::Date(values) if kind == Kind::Text => {
                 let plain = plain.trim_ascii();
-                parse_date(plain).or_else(|| rare_date(plain)).map(|value| values.append_value(value))
+                let value = match self.forms.date {
+                    Some(_) => self.forms.date(plain),
+                    None => parse_date(plain).or_else(|| rare_date(plain)),
+                };
+                value.map(|value| values.append_value(value))
             }
             Values::Timestamp(values, zone) if kind == Kind::Text => {
                 let plain = plain.trim_ascii();
-                let time = parse_timestamp(plain, zone.as_ref()).map(|time| time.timestamp_micros());
-                let time = time.or_else(|| rare_timestamp(plain, zone.is_some()));
+                let time = self.forms.timestamp(plain, zone.as_ref()).map(|time| time.timestamp_micros());
+                let is_free = self.forms.timestamp.is_none();
+                let time = time.or_else(|| rare_timestamp(plain, zone.is_some()).filter(|_| is_free));
                 time.map(|time| values.append_value(time))
             }
             Values::Text(values) if matches!(kind, Kind::Text | Kind::Number | Kind::Boolean) || !self.is_strict => {
@@ -381,14 +388,14 @@ fn below(flaw: Flaw, name: &str) -> Flaw {
 
 impl Record {
     /// The columns of objects with these keys; those that are `None` are not wanted.
-    pub fn new(fields: &Fields, wanted: &[Option<&FieldRef>], is_strict: bool) -> Result<Self> {
+    pub fn new(fields: &Fields, wanted: &[Option<&FieldRef>], is_strict: bool, forms: &Arc<Forms>) -> Result<Self> {
         let mut columns = Vec::new();
         let mut places = HashMap::new();
         for (field, wanted) in fields.iter().zip(wanted) {
             let place = match wanted {
                 None => None,
                 Some(field) => {
-                    columns.push(Column::new(field, is_strict)?);
+                    columns.push(Column::new(field, is_strict, forms)?);
                     Some(columns.len() - 1)
                 }
             };
@@ -437,6 +444,11 @@ impl Record {
             Some(flaw) => Err(flaw),
             None => found,
         }
+    }
+
+    /// One more row without any value.
+    pub fn take_null(&mut self) {
+        self.columns.iter_mut().for_each(Column::take_null);
     }
 
     /// The rows so far.

@@ -43,6 +43,8 @@ pub(super) struct Members {
     /// Objects seen, and how many keys they had together.
     objects: u64,
     keys: u64,
+    /// Records that are neither objects nor null.
+    others: Option<Box<Shape>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -122,7 +124,7 @@ impl Numbers {
 }
 
 impl Members {
-    fn see(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
+    fn see(&mut self, text: &[u8], at: usize, depth: usize, forms: &Forms) -> Result<usize, Flaw> {
         let mut next = 0;
         self.objects += 1;
         each_member(text, at, depth, |key, at| {
@@ -131,7 +133,7 @@ impl Members {
             let expected = self.shapes.get(next).is_some_and(|(name, _)| name.as_bytes() == &key[1..key.len() - 1]);
             let place = if expected { next } else { self.place(&string(key, at)?) };
             next = place + 1;
-            self.shapes[place].1.see(text, at, depth + 1)
+            self.shapes[place].1.see(text, at, depth + 1, forms)
         })
     }
 
@@ -144,16 +146,30 @@ impl Members {
         self.shapes.len() - 1
     }
 
-    /// Takes the next record of a text into account, and gives its end; `None` at the end of the text. Fails if it is
-    /// no object.
-    pub fn see_record(&mut self, text: &[u8], at: usize) -> Result<Option<usize>, Flaw> {
+    /// Takes the next record of a text into account, whose dates are written in these forms, and gives its end; `None`
+    /// at the end of the text. Fails if it is no value of JSON.
+    pub fn see_record(&mut self, text: &[u8], at: usize, forms: &Forms) -> Result<Option<usize>, Flaw> {
         let at = skip_space(text, at);
         if at == text.len() {
             return Ok(None);
         }
-        match kind(text, at)? {
-            Kind::Object => self.see(text, at, 0).map(Some),
-            _ => Err(Flaw::Malformed { at, what: NO_OBJECT }),
+        let end = match kind(text, at)? {
+            Kind::Object => self.see(text, at, 0, forms),
+            Kind::Null => value_end(text, at, 0),
+            _ => self.others.get_or_insert_default().see(text, at, 0, forms),
+        };
+        end.map(Some)
+    }
+
+    /// Whether there are records that are neither objects nor null.
+    pub fn has_others(&self) -> bool {
+        self.others.is_some()
+    }
+
+    /// Leaves those out if there are objects among the records.
+    pub fn forget_others(&mut self) {
+        if self.objects > 0 {
+            self.others = None;
         }
     }
 
@@ -163,6 +179,9 @@ impl Members {
         for (name, shape) in &other.shapes {
             let place = self.place(name);
             self.shapes[place].1.merge(shape);
+        }
+        if let Some(others) = &other.others {
+            self.others.get_or_insert_default().merge(others);
         }
     }
 
@@ -187,13 +206,19 @@ impl Members {
 
     /// The columns, and whether the only one is of whole records.
     pub fn columns(&self, options: &JsonOptions) -> (Vec<Field>, bool) {
-        match options.whole || self.is_map(options) || options.depth_max == Some(0) {
+        let is_whole = options.whole || self.has_others() || self.is_empty() || options.depth_max == Some(0);
+        match is_whole || self.is_map(options) {
             true => (vec![self.whole(options)], true),
             false => (self.fields(options, 1), false),
         }
     }
 
     fn whole(&self, options: &JsonOptions) -> Field {
+        match &self.others {
+            Some(_) if options.untyped || self.objects > 0 => return json_field(WHOLE_COLUMN),
+            Some(others) => return others.field(WHOLE_COLUMN, options, 0),
+            None => {}
+        }
         if options.untyped || self.is_empty() || options.depth_max == Some(0) {
             return json_field(WHOLE_COLUMN);
         }
@@ -217,7 +242,7 @@ impl Members {
 pub(super) const NO_OBJECT: &str = "a record is no JSON object";
 
 impl Shape {
-    fn see(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
+    fn see(&mut self, text: &[u8], at: usize, depth: usize, forms: &Forms) -> Result<usize, Flaw> {
         match kind(text, at)? {
             Kind::Null => value_end(text, at, depth),
             Kind::Boolean => {
@@ -233,15 +258,21 @@ impl Shape {
                 let end = value_end(text, at, depth)?;
                 let guess = self.texts.get_or_insert_with(Guess::of_time);
                 if guess.may_be_time() {
-                    guess.see(true, &text[at + 1..end - 1], &Forms::default());
+                    match &text[at + 1..end - 1] {
+                        // Slashes may be escaped.
+                        raw if memchr::memchr(b'\\', raw).is_some() => {
+                            guess.see(true, string(&text[at..end], at)?.as_bytes(), forms);
+                        }
+                        raw => guess.see(true, raw, forms),
+                    }
                 }
                 Ok(end)
             }
             Kind::List => {
                 let items = self.items.get_or_insert_default();
-                each_item(text, at, depth, |at| items.see(text, at, depth + 1))
+                each_item(text, at, depth, |at| items.see(text, at, depth + 1, forms))
             }
-            Kind::Object => self.members.get_or_insert_default().see(text, at, depth),
+            Kind::Object => self.members.get_or_insert_default().see(text, at, depth, forms),
         }
     }
 
@@ -309,7 +340,7 @@ mod tests {
     fn types_with(text: &str, options: &JsonOptions) -> Vec<(String, String)> {
         let mut members = Members::default();
         let mut at = 0;
-        while let Some(end) = members.see_record(text.as_bytes(), at).unwrap() {
+        while let Some(end) = members.see_record(text.as_bytes(), at, &Forms::of_json(options)).unwrap() {
             at = end;
         }
         let told = |field: &Field| match field.metadata().get(TYPE_KEY) {

@@ -16,6 +16,7 @@ use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
 use super::csv::{write_header, write_rows};
+use super::names::FileNames;
 use crate::external::options::{Compression, Format};
 use crate::foreign_error::from_arrow;
 
@@ -54,6 +55,8 @@ pub struct WriteExtras {
     pub row_group_bytes_max: Option<usize>,
     /// Another file of a folder is begun when one has so many bytes.
     pub file_bytes_max: Option<u64>,
+    /// How the files of a folder are called; as no other file is, if `None`.
+    pub file_names: Option<FileNames>,
 }
 
 /// What a file of text begins with, has between its rows, and ends with.

@@ -16,6 +16,7 @@ mod csv;
 mod format;
 mod in_order;
 mod local;
+mod names;
 mod output;
 mod plain;
 mod row_groups;
@@ -42,6 +43,7 @@ use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use tokio::runtime::Handle;
 
 pub use format::{Frame, Packing, WriteExtras, WriteFormat};
+pub use names::FileNames;
 pub(crate) use plain::{EncodedFile, unwritable_file};
 pub use staging::{FolderFiles, Staging};
 
@@ -157,6 +159,23 @@ struct FileOperation {
     runtime: Option<Handle>,
 }
 
+/// Fails where files cannot be called as the statement wants.
+fn check_names(writer: &FileWriter) -> Result<()> {
+    let Some(names) = &writer.extras.file_names else { return Ok(()) };
+    match &writer.destination {
+        Destination::File(_) | Destination::Pipe(_) | Destination::Object(..) => {
+            let error = Error::input("FILENAME_PATTERN names the files of a folder, and this is one file");
+            Err(error.with_code("42601").with_hint("PARTITION_BY and PER_THREAD_OUTPUT write folders"))
+        }
+        // What is there already is not known without asking for each name.
+        Destination::Objects(..) if !names.are_unique() => {
+            let error = Error::unsupported("files in an object store are not numbered");
+            Err(error.with_code("0A000").with_hint("FILENAME_PATTERN 'name_{uuid}' gives them names of their own"))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[derive(Default)]
 struct OperationFiles {
     /// The file of each folder that takes rows.
@@ -189,6 +208,7 @@ impl FileOperation {
         };
         let fields = columns.iter().map(field).collect::<Vec<_>>();
         let schema = Arc::new(Schema::new_with_metadata(fields, request.schema.metadata().clone()));
+        check_names(writer)?;
         let disk = || writer.disk.clone();
         let staging = match &writer.destination {
             Destination::File(path) => {
@@ -196,7 +216,7 @@ impl FileOperation {
             }
             Destination::Pipe(_) => Some(Staging::new(&std::env::temp_dir(), String::new(), disk())?),
             Destination::Folder(folder, ending) | Destination::Table { folder, ending, .. } => {
-                Some(Staging::new(folder, ending.clone(), disk())?)
+                Some(Staging::new(folder, ending.clone(), disk())?.named(writer.extras.file_names.clone()))
             }
             Destination::Object(..) | Destination::Objects(..) => None,
         };
@@ -276,7 +296,11 @@ impl FileOperation {
                     let part = PathPart::parse(part);
                     path = path.join(part.map_err(|error| Error::bug(format!("a folder's name: {error}")))?);
                 }
-                object(store, path.join(format!("part-{}-{index}{ending}", new_number())))
+                let name = match &self.writer.extras.file_names {
+                    Some(names) => names.name(index),
+                    None => format!("part-{}-{index}", new_number()),
+                };
+                object(store, path.join(format!("{name}{ending}")))
             }
             _ => {
                 let staging = self.staging.lock();

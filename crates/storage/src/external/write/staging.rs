@@ -11,8 +11,9 @@
 //! crash leaves them, if the files were synced before. What is not committed is removed, at the latest when the last
 //! writer that holds a [`StagingGuard`] has ended. No file is overwritten but by `commit_as`. Files that give way go
 //! when the new ones are there: a crash in between leaves both, and one while several files are moved some of them.
+//! Only files whose names new ones get go before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use diligence_base::{Error, Result};
 use parking_lot::Mutex;
 
 use super::FileSet;
+use super::names::FileNames;
 
 /// Files that are being written for a folder. Dropped without [`commit`](Self::commit), they are removed.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Staging {
     /// Differs from that of any other staging, and grows with time.
     number: String,
     ending: String,
+    /// How the files are called, if the statement says so.
+    names: Option<FileNames>,
     /// Where each file is, and in which folder of the target it belongs.
     files: Mutex<Vec<(PathBuf, PathBuf)>>,
 }
@@ -69,7 +73,13 @@ impl Staging {
         let number = format!("{now_ns:016x}-{:x}-{count:x}", std::process::id());
         let path = folder.join(format!("_insert-{number}"));
         let room = StagingFolder { disk, folder, path, made: Mutex::default(), kept: AtomicBool::new(false) };
-        Ok(Self { room: Arc::new(room), number, ending, files: Mutex::default() })
+        Ok(Self { room: Arc::new(room), number, ending, names: None, files: Mutex::default() })
+    }
+
+    /// The same, whose files are called so.
+    pub fn named(mut self, names: Option<FileNames>) -> Self {
+        self.names = names;
+        self
     }
 
     /// The folder that files are written into. It is not there before [`make`](Self::make).
@@ -142,27 +152,20 @@ impl Staging {
     /// `File`; then all is where it was, unless the disk refuses that, too.
     pub fn commit(self, replaced: &[PathBuf]) -> Result<()> {
         let files = std::mem::take(&mut *self.files.lock());
-        let mut moves = Vec::with_capacity(replaced.len() + files.len());
-        for (index, (path, below)) in files.into_iter().enumerate() {
-            let name = match index {
-                0 => format!("part-{}{}", self.number, self.ending),
-                _ => format!("part-{}-{index}{}", self.number, self.ending),
-            };
-            moves.push((path, self.room.folder.join(below).join(name)));
-        }
-        let news = moves.len();
         let trash = self.path().join("_replaced");
+        let mut old = Vec::with_capacity(replaced.len());
         for (index, path) in replaced.iter().enumerate() {
             let path = std::path::absolute(path).map_err(|error| failed("finding", path, &error))?;
-            moves.push((path, trash.join(index.to_string())));
+            old.push((path, trash.join(index.to_string())));
         }
-        let mut done = Vec::with_capacity(moves.len());
-        let (new, old) = moves.split_at(news);
+        let new = self.targets(files, &old);
+        let names = new.iter().map(|(_, target)| target).collect::<BTreeSet<_>>();
+        let (first, old): (Vec<_>, Vec<_>) = old.into_iter().partition(|(path, _)| names.contains(path));
+        let mut done = Vec::with_capacity(first.len() + new.len() + old.len());
         let mut changed = self.room.changed_by_making();
-        let moved = self.move_all(new, &mut changed, &mut done).and_then(|()| {
-            let mut emptied = BTreeSet::new();
-            self.move_all(old, &mut emptied, &mut done)
-        });
+        let moved = self.move_all(&first, &mut BTreeSet::new(), &mut done);
+        let moved = moved.and_then(|()| self.move_all(&new, &mut changed, &mut done));
+        let moved = moved.and_then(|()| self.move_all(&old, &mut BTreeSet::new(), &mut done));
         moved.map_err(|error| {
             // What cannot be moved back stays in the staging folder, which then is kept.
             match done.iter().rev().try_for_each(|(from, to)| self.room.disk.rename(to, from)) {
@@ -173,6 +176,35 @@ impl Staging {
                 }
             }
         })
+    }
+
+    /// Where the new files go: names that no file has but those that give way.
+    fn targets(&self, files: Vec<(PathBuf, PathBuf)>, old: &[(PathBuf, PathBuf)]) -> Vec<(PathBuf, PathBuf)> {
+        let given_up = old.iter().map(|(path, _)| path).collect::<BTreeSet<_>>();
+        // The number of the next file of each folder.
+        let mut next = BTreeMap::<PathBuf, usize>::new();
+        let mut targets = Vec::with_capacity(files.len());
+        for (index, (path, below)) in files.into_iter().enumerate() {
+            let folder = self.room.folder.join(below);
+            let Some(names) = &self.names else {
+                let name = match index {
+                    0 => format!("part-{}{}", self.number, self.ending),
+                    _ => format!("part-{}-{index}{}", self.number, self.ending),
+                };
+                targets.push((path, folder.join(name)));
+                continue;
+            };
+            let number = next.entry(folder.clone()).or_default();
+            loop {
+                let target = folder.join(format!("{}{}", names.name(*number), self.ending));
+                *number += 1;
+                if given_up.contains(&target) || self.room.disk.meta(&target).is_err() {
+                    targets.push((path, target));
+                    break;
+                }
+            }
+        }
+        targets
     }
 
     /// Moves files, and has that where a crash leaves it: `changed` are folders that have changed before.

@@ -1,0 +1,207 @@
+//! `\copy`: COPY between a table and a file, a command or a stream of this machine.
+//!
+//! Against a server, the rows go over the connection: the statement is COPY … TO STDOUT or FROM STDIN. A database in
+//! this process reads and writes the files itself.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write, stdout};
+use std::process::{Command as Process, Stdio};
+
+use crate::failure::Failure;
+use crate::sink::Sink;
+use crate::sources::Source;
+use crate::statements::Runner;
+use crate::target::CopyStream;
+
+const USAGE: &str = "usage: \\copy TABLE [(COLUMN, …)] | (QUERY) FROM | TO 'FILE' | PROGRAM 'COMMAND' | STDOUT [[WITH] \
+                     (OPTION VALUE, …)]";
+
+/// What is on this machine's side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    File(String),
+    Program(String),
+    Stream,
+}
+
+/// A `\copy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Copy {
+    /// The table with its columns, or the query in parentheses.
+    what: String,
+    is_from: bool,
+    place: Place,
+    /// The options, as COPY has them.
+    rest: String,
+}
+
+impl Copy {
+    /// The COPY with another side.
+    fn statement(&self, side: &str) -> String {
+        let way = if self.is_from { "FROM" } else { "TO" };
+        format!("COPY {} {way} {side} {}", self.what, self.rest).trim_end().to_owned()
+    }
+}
+
+/// Runs a `\copy` with these arguments. Fails with [`Failure::Usage`] if they are wrong or the file cannot be opened,
+/// and as the COPY does.
+pub fn run(argument: &str, runner: &Runner<'_>) -> Result<(), Failure> {
+    let copy = parse(argument).ok_or_else(|| Failure::Usage(USAGE.to_owned()))?;
+    if !runner.copies() {
+        let Place::File(file) = &copy.place else {
+            let what = if copy.is_from { "CREATE TABLE … FROM '/dev/stdin'" } else { "'\\g | COMMAND'" };
+            return Err(Failure::Usage(format!(
+                "\\copy reads and writes files where the database is in this process; for others there is {what}"
+            )));
+        };
+        return runner.run(&Source::typed(copy.statement(&quoted(file))));
+    }
+    let statement = copy.statement(if copy.is_from { "STDIN" } else { "STDOUT" });
+    match (&copy.place, copy.is_from) {
+        (Place::File(file), true) => {
+            let file = File::open(file).map_err(|error| Failure::Usage(format!("cannot read {file}: {error}")))?;
+            runner.copy(&statement, CopyStream::From(&mut BufReader::new(file)), false)
+        }
+        (Place::Program(command), true) => {
+            let failed = |error: std::io::Error| Failure::Usage(format!("cannot run {command}: {error}"));
+            let mut process = Process::new("sh");
+            let mut child = process.args(["-c", command]).stdout(Stdio::piped()).spawn().map_err(failed)?;
+            let mut output: Box<dyn Read> = match child.stdout.take() {
+                Some(output) => Box::new(output),
+                None => Box::new(std::io::empty()),
+            };
+            let copied = runner.copy(&statement, CopyStream::From(output.as_mut()), false);
+            drop(output);
+            let status = child.wait().map_err(failed)?;
+            copied?;
+            match status.success() {
+                true => Ok(()),
+                false => Err(Failure::Usage(format!("'{command}' has failed: {status}"))),
+            }
+        }
+        (Place::Stream, true) => Err(Failure::Usage(
+            "rows cannot stand between statements; \\copy t FROM 'FILE' and FROM PROGRAM 'COMMAND' read them"
+                .to_owned(),
+        )),
+        (Place::Stream, false) => runner.copy(&statement, CopyStream::To(&mut stdout().lock()), true),
+        (place, false) => {
+            let target = match place {
+                Place::Program(command) => format!("|{command}"),
+                Place::File(file) => file.clone(),
+                Place::Stream => String::new(),
+            };
+            let mut output = BufWriter::new(Sink::open(&target)?);
+            runner.copy(&statement, CopyStream::To(&mut output), false)?;
+            output.flush().map_err(|error| Failure::output(&error))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Takes the arguments apart; `None` if they are no COPY.
+fn parse(argument: &str) -> Option<Copy> {
+    let tokens = tokens(argument);
+    // The first FROM or TO outside of parentheses; those of a query are within.
+    let at = tokens.iter().position(|token| is(token.text, "from") || is(token.text, "to"))?;
+    if at == 0 {
+        return None;
+    }
+    let side = tokens.get(at + 1)?;
+    let (place, last) = match side.text {
+        stream if ["stdin", "stdout", "pstdin", "pstdout"].iter().any(|name| is(stream, name)) => (Place::Stream, side),
+        program if is(program, "program") => {
+            let command = tokens.get(at + 2)?;
+            (Place::Program(unquoted(command.text)), command)
+        }
+        file => (Place::File(unquoted(file)), side),
+    };
+    Some(Copy {
+        what: argument[..tokens[at].start].trim().to_owned(),
+        is_from: is(tokens[at].text, "from"),
+        place,
+        rest: argument[last.start + last.text.len()..].trim().to_owned(),
+    })
+}
+
+fn is(token: &str, word: &str) -> bool {
+    token.eq_ignore_ascii_case(word)
+}
+
+/// The text without the quotes around it.
+fn unquoted(text: &str) -> String {
+    for quote in ["'", "\""] {
+        if let Some(inside) = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
+            return inside.replace(&quote.repeat(2), quote);
+        }
+    }
+    text.to_owned()
+}
+
+/// A piece of the arguments between blanks, with all that its quotes and parentheses hold.
+struct Token<'a> {
+    text: &'a str,
+    start: usize,
+}
+
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::new();
+    let mut start = None;
+    let (mut depth, mut at) = (0usize, 0);
+    while let Some(first) = text[at..].chars().next() {
+        let mut length = first.len_utf8();
+        match first {
+            '\'' | '"' => {
+                let mut inside = text[at + 1..].char_indices();
+                length = inside.find(|(_, c)| *c == first).map_or(text.len() - at, |(end, _)| end + 2);
+            }
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 && first.is_whitespace() {
+            tokens.extend(start.take().map(|start| Token { text: &text[start..at], start }));
+        } else {
+            start.get_or_insert(at);
+        }
+        at += length;
+    }
+    tokens.extend(start.map(|start| Token { text: &text[start..], start }));
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_those_of_psql() {
+        let is = |argument: &str, what: &str, is_from: bool, place: Place, rest: &str| {
+            let (what, rest) = (what.to_owned(), rest.to_owned());
+            assert_eq!(parse(argument), Some(Copy { what, is_from, place, rest }), "{argument}");
+        };
+        let file = |name: &str| Place::File(name.to_owned());
+        is("t from 'a b.csv' csv header", "t", true, file("a b.csv"), "csv header");
+        is(
+            "s.t (a, \"from\") FROM a.csv WITH (FORMAT csv)",
+            "s.t (a, \"from\")",
+            true,
+            file("a.csv"),
+            "WITH (FORMAT csv)",
+        );
+        is("(select ')' from t) to 'it''s' (header)", "(select ')' from t)", false, file("it's"), "(header)");
+        is("t to stdout", "t", false, Place::Stream, "");
+        is(
+            "t FROM PROGRAM 'gzip -dc x'  where a > 1",
+            "t",
+            true,
+            Place::Program("gzip -dc x".to_owned()),
+            "where a > 1",
+        );
+        for wrong in ["", "t", "t from", "from 'a'", "t from program", "t into 'x'"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Scripts for the shell: variables, conditions, statements that queries make, and COPY with files of this machine.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use crate::support::{Ran, diligence, run};
+
+fn piped(home: &Path, script: &str) -> Ran {
+    run(home, &["shell", "--format", "csv"], script)
+}
+
+fn succeeds(home: &Path, script: &str) -> String {
+    let ran = piped(home, script);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{script}: {}", ran.stdout);
+    ran.stdout
+}
+
+fn fails(home: &Path, script: &str, told: &str) -> String {
+    let ran = piped(home, script);
+    assert_eq!(ran.code, Some(1), "{script}: {}", ran.stdout);
+    assert!(ran.stderr.contains(told), "{script}: {}", ran.stderr);
+    ran.stdout
+}
+
+#[test]
+fn variables_stand_in_statements_and_commands() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let script = "\\set who O''Hara\n\\set t 'Odd name'\nCREATE TABLE :\"t\" (a int);\nINSERT INTO :\"t\" VALUES (7);\n\
+                  SELECT a, :'who' AS who, a::text AS x, ':who' AS y FROM :\"t\";\n";
+    assert_eq!(succeeds(home, &script.replace("O''Hara", "'O''Hara'")), "a,who,x,y\n7,O'Hara,7,:who\n");
+    assert_eq!(succeeds(home, "\\set n 40\n\\set m :n + 2\nSELECT :m AS a;\n\\echo :m 'a  b'\n"), "a\n42\n40+2 a  b\n");
+    assert_eq!(succeeds(home, "\\set a 1\n\\set b `echo two`\n\\set\n"), "a = '1'\nb = 'two'\n");
+    assert_eq!(succeeds(home, "\\set a 1\n\\unset a\nSELECT :{?a} AS a;\n\\echo :a :{?a}\n"), "a\nfalse\n:a FALSE\n");
+    // A file's name, and a table's.
+    std::fs::write(home.join("q.sql"), "SELECT :n AS n;\n").unwrap();
+    assert_eq!(succeeds(home, "\\set n 5\n\\set file q.sql\n\\i :file\n"), "n\n5\n");
+    let ran =
+        run(home, &["shell", "--format", "csv", "-v", "n=6", "--variable", "m=a b"], "SELECT :n AS n, :'m' AS m;\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "n,m\n6,a b\n"), "{}", ran.stderr);
+    assert_eq!(run(home, &["shell", "-v", "n"], "").code, Some(2));
+    fails(home, "\\set a-b 1\n", "'a-b' is no name of a variable");
+    fails(home, "\\echo 'open\n", "a quote does not end");
+}
+
+#[test]
+fn a_row_becomes_variables() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let script = "SELECT 1.50 AS a, true AS b, NULL AS c, date '2026-01-31' AS d, ARRAY[1, NULL] AS e \\gset x_\n\
+                  \\echo :x_a :x_b :{?x_c} :x_d :x_e\nSELECT :'x_e'::int[] AS e;\n";
+    assert_eq!(succeeds(home, script), "1.50 t FALSE 2026-01-31 {1,NULL}\ne\n\"[1, NULL]\"\n");
+    fails(home, "SELECT 1 AS a WHERE false \\gset\n", "needs a query with one row, and this one has 0");
+    fails(home, "SELECT * FROM generate_series(1, 3) AS s(a) \\gset\n", "this one has 3");
+    fails(home, "SELECT 1 AS \"a b\" \\gset\n", "no name of a variable");
+    fails(home, "CREATE TABLE t (a int) \\gset\n", "has no rows");
+    fails(home, "SELECT x \\gset\n", "standard input:1:8");
+    // What has become of a statement.
+    let told = succeeds(
+        home,
+        "SELECT * FROM generate_series(1, 3) AS s(a) \\g | cat > rows\n\\echo :ROW_COUNT :ERROR :SQLSTATE\n",
+    );
+    assert_eq!(told, "3 false 00000\n");
+    let told = fails(home, "SELECT 1 / 0;\n\\echo :ROW_COUNT :ERROR :SQLSTATE\n\\echo :'LAST_ERROR_MESSAGE'\n", "zero");
+    assert_eq!(told, "0 true 22012\n'division by zero'\n");
+}
+
+#[test]
+fn one_branch_of_a_condition_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let branches = "\\if :a\nSELECT 1 AS x;\n\\if :b\n\\echo inner\n\\endif\n\\elif :b\n\\echo second\n\\dance\n\
+                    \\else\nSELECT 3\nAS x;\n\\endif\n\\echo end\n";
+    let with = |a: &str, b: &str| format!("\\set a {a}\n\\set b {b}\n{branches}");
+    assert_eq!(succeeds(home, &with("true", "off")), "x\n1\nend\n");
+    assert_eq!(succeeds(home, &with("1", "yes")), "x\n1\ninner\nend\n");
+    assert_eq!(succeeds(home, &with("0", "no")), "x\n3\nend\n");
+    assert_eq!(fails(home, &with("off", "on"), "unknown command \\dance"), "second\nend\n");
+    let asked = "SELECT count(*) > 0 AS found FROM information_schema.tables WHERE table_name = 't' \\gset\n\
+                 \\if :found\n\\echo there\n\\else\nCREATE TABLE t (a int);\n\\echo made\n\\endif\n";
+    assert_eq!(succeeds(home, &format!("{asked}{asked}")), "made\nthere\n");
+    // What is no condition is false.
+    assert_eq!(fails(home, "\\if maybe\n\\echo a\n\\else\n\\echo b\n\\endif\n", "'maybe' is no condition"), "b\n");
+    fails(home, "\\endif\n", "there is no \\if before it");
+    assert_eq!(fails(home, "\\if true\n\\echo a\n", "an \\if has no \\endif"), "a\n");
+    // A file ends the conditions that it begins, and no others.
+    std::fs::write(home.join("open.sql"), "\\if false\n").unwrap();
+    std::fs::write(home.join("close.sql"), "\\endif\n").unwrap();
+    assert_eq!(fails(home, "\\i open.sql\n\\echo on\n", "open.sql: an \\if has no \\endif"), "on\n");
+    assert_eq!(fails(home, "\\if true\n\\i close.sql\n\\echo on\n\\endif\n", "close.sql:1"), "on\n");
+}
+
+#[test]
+fn values_run_as_statements() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let script = "SELECT format('CREATE TABLE t%s (a int)', i), NULL, format('INSERT INTO t%s VALUES (%s)', i, i) \
+                  FROM generate_series(1, 3) AS s(i) ORDER BY i \\gexec\n\
+                  SELECT (SELECT a FROM t1) + (SELECT a FROM t2) + (SELECT a FROM t3) AS n;\n";
+    assert_eq!(succeeds(home, script), "n\n6\n");
+    let ran = fails(home, "SELECT * FROM (VALUES ('SELECT 1 AS a'), ('SELECT x'), ('SELECT 2 AS b')) v \\gexec\n", "x");
+    assert_eq!(ran, "a\n1\n");
+    assert!(succeeds(home, "SELECT 1 AS a, 'x' AS b \\gdesc\n").contains("b,text"));
+    let crossed = "SELECT * FROM (VALUES ('x', 'b', 1), ('y', 'b', 2), ('x', 'a', 3)) AS v(l, t, n) \\crosstabview";
+    assert_eq!(succeeds(home, &format!("{crossed}\n")), "l,b,a\nx,1,3\ny,2,\n");
+    assert_eq!(succeeds(home, &format!("{crossed} t l\n")), "t,x,y\nb,1,2\na,3,\n");
+    fails(home, "SELECT 1 \\crosstabview\n", "at least three columns");
+}
+
+#[test]
+fn the_first_error_ends_a_script_if_wanted() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    assert_eq!(fails(home, "SELECT x;\n\\echo on\n", "x"), "on\n");
+    assert_eq!(fails(home, "\\set ON_ERROR_STOP on\nSELECT x;\n\\echo on\n", "x"), "");
+    // Files name others from where they are.
+    std::fs::create_dir(home.join("deep")).unwrap();
+    std::fs::write(home.join("deep/a.sql"), "\\ir b.sql\n\\echo a\n").unwrap();
+    std::fs::write(home.join("deep/b.sql"), "\\echo b\n").unwrap();
+    assert_eq!(succeeds(home, "\\i deep/a.sql\n\\ir deep/b.sql\n"), "b\na\nb\n");
+    // \echo is no result, \qecho is one.
+    assert_eq!(succeeds(home, "\\o out\n\\echo -n here\n\\qecho there\n\\o\n"), "here");
+    assert_eq!(std::fs::read_to_string(home.join("out")).unwrap(), "there\n");
+    let ran = piped(home, "\\warn 'look  out'\n");
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", "look  out\n"));
+}
+
+#[test]
+fn definitions_are_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let made =
+        "CREATE FUNCTION twice(x int) RETURNS int LANGUAGE sql AS 'SELECT x * 2';\nCREATE VIEW v AS SELECT 1 AS a;\n";
+    let shown = succeeds(home.path(), &format!("{made}\\sf twice\n\\sv v\n"));
+    assert!(shown.contains("FUNCTION public.twice(x integer)") && shown.contains("SELECT x * 2"), "{shown}");
+    assert!(shown.contains("CREATE OR REPLACE VIEW v AS\n") && shown.contains("SELECT 1 AS a"), "{shown}");
+}
+
+#[test]
+fn what_belongs_to_a_table_stands_below_its_columns() {
+    let home = tempfile::tempdir().unwrap();
+    let made = "CREATE TABLE t (a int PRIMARY KEY, b int CHECK (b > 0));\nCREATE INDEX i ON t (b);\n\
+                CREATE TABLE u (a int REFERENCES t);\n.mode table\n";
+    let shown = succeeds(home.path(), &format!("{made}\\d t\n"));
+    let (_, below) = shown.split_once("Indexes:\n").unwrap_or_else(|| panic!("{shown}"));
+    let parts =
+        ["t_pkey", "CREATE INDEX i ON", "Constraints:\n", "PRIMARY KEY (a)", "CHECK", "Referenced by:\n  u, u_a_fkey:"];
+    for part in parts {
+        assert!(below.contains(part), "{part}: {shown}");
+    }
+    assert!(!succeeds(home.path(), &format!("{made}\\d u\n")).contains("Indexes:"));
+    std::fs::write(home.path().join("f.csv"), "a\n1\n").unwrap();
+    assert!(succeeds(home.path(), ".mode table\n\\d 'f.csv'\n").contains("bigint"));
+}
+
+/// `diligence serve`, as long as it lives.
+struct Server(Child, String);
+
+impl Server {
+    fn start(home: &Path) -> Self {
+        let mut command = diligence(home);
+        command.args(["serve", "--postgres", "0", "--http", "off", "--memory", "256MiB"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self(child, line.trim().to_owned())
+    }
+
+    fn run(&self, home: &Path, script: &str) -> Ran {
+        run(home, &["shell", "--connect", &self.1], script)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_copy_reads_and_writes_files_of_this_machine() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let there = tempfile::tempdir().unwrap();
+    // The server has another working directory, and lets its clients name no files.
+    let server = Server::start(there.path());
+    std::fs::write(home.join("in.csv"), "a,b\n1,one\n2,\"two, or so\"\n").unwrap();
+    let script = "CREATE TABLE t (a int, b text);\n\\copy t from in.csv csv header\n\
+                  \\copy t (b) from program 'echo piped'\n\
+                  \\copy (select a, b from t order by a) to 'out.csv' with (format csv, header)\n\
+                  \\copy t (a) to program 'sort > sorted' (null '-')\n\\copy (select 7) to stdout\n\\echo :ROW_COUNT\n";
+    let ran = server.run(home, script);
+    let expected = "CREATE TABLE\nCOPY 2\nCOPY 1\nCOPY 3\nCOPY 3\n7\n1\n";
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), expected), "{}", ran.stderr);
+    let out = std::fs::read_to_string(home.join("out.csv")).unwrap();
+    assert_eq!(out, "a,b\n1,one\n2,\"two, or so\"\n,piped\n");
+    assert_eq!(std::fs::read_to_string(home.join("sorted")).unwrap(), "-\n1\n2\n");
+    // A refused row is told, and the next statement runs.
+    std::fs::write(home.join("bad.csv"), "a,b\nx,one\n").unwrap();
+    let ran = server.run(home, "\\copy t from bad.csv csv header\nSELECT count(*) AS n FROM t \\g | grep 3\n");
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stderr.contains("integer") && ran.stdout.contains('3'), "{}{}", ran.stdout, ran.stderr);
+    let ran = server.run(home, "\\copy t from nowhere.csv\n\\copy t\n\\copy t from stdin\n");
+    for told in ["cannot read nowhere.csv", "usage: \\copy TABLE", "cannot stand between statements"] {
+        assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
+    }
+    drop(server);
+    // A database in this process reads the file itself.
+    let script = "CREATE TABLE t (a int, b text);\n\\copy t from 'in.csv' csv header\nSELECT sum(a) AS n FROM t;\n";
+    assert_eq!(succeeds(home, script), "n\n3\n");
+    assert_eq!(succeeds(home, "\\copy (SELECT 1 AS a) to here.csv\n"), "");
+    assert_eq!(std::fs::read_to_string(home.join("here.csv")).unwrap(), "a\n1\n");
+}
