@@ -300,7 +300,7 @@ fn a_function_may_have_less_memory_and_fewer_ways_out_than_others() {
         ("function_memory = '1kB'", "22023"),
         ("function_fuel = 'much'", "22023"),
         ("function_network = 'some'", "22023"),
-        ("work_mem = '1MB'", "0A000"),
+        ("lock_timeout = '1s'", "0A000"),
     ] {
         let statement = format!("CREATE FUNCTION g() RETURNS bigint LANGUAGE python SET {set} AS 'return 1'");
         assert_eq!(error(&session, &statement).code(), Some(code), "{set}");

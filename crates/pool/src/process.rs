@@ -100,6 +100,8 @@ pub(crate) struct Process {
     /// Questions that it was asked.
     asked: u64,
     has_ended: bool,
+    /// How, if that was by itself.
+    ended: Option<ExitStatus>,
 }
 
 impl Process {
@@ -137,6 +139,7 @@ impl Process {
             _lifeline: lifeline,
             asked: 0,
             has_ended: false,
+            ended: None,
         };
         if launch.runtime == Runtime::Python {
             // It fits into the socket's buffer.
@@ -313,7 +316,7 @@ impl Process {
     /// Kills it and what it started; how it ended, if that was by itself, perhaps within a moment.
     fn end(&mut self, waits: bool) -> Option<ExitStatus> {
         if self.has_ended {
-            return None;
+            return self.ended;
         }
         self.has_ended = true;
         // One that is ending by itself says how. Its files are closed a moment before it has ended.
@@ -324,7 +327,8 @@ impl Process {
             unsafe { libc::kill(-pid, libc::SIGKILL) };
         }
         let _ = self.child.kill();
-        self.child.wait().ok().filter(|_| by_itself || self.ending.is_none())
+        self.ended = self.child.wait().ok().filter(|_| by_itself || self.ending.is_none());
+        self.ended
     }
 }
 
