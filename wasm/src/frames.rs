@@ -221,6 +221,11 @@ impl<'b> Rest<'b> {
         Ok(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
     }
 
+    pub(crate) fn eight(&mut self) -> Result<u64, Raised> {
+        let bytes = self.take(8)?;
+        Ok(u64::from_le_bytes(std::array::from_fn(|byte| bytes[byte])))
+    }
+
     pub(crate) fn long(&mut self) -> Result<usize, Raised> {
         let bytes = self.take(4)?;
         Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)

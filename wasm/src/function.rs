@@ -84,6 +84,9 @@ pub(crate) struct Function {
     signature: Signature,
     /// Whether it sees whole columns.
     has_columns: bool,
+    /// Bytes that its memory may have, and steps that it may take for a batch.
+    memory_bytes: usize,
+    fuel: u64,
     /// The instance, unless the last has trapped.
     running: Option<Running>,
 }
@@ -107,9 +110,23 @@ impl Function {
         let export = text(rest.take(length)?);
         let length = rest.long()?;
         let source = text(rest.take(length)?);
+        // Names of columns, which no module has.
+        for _ in 0..rest.short()? {
+            let length = rest.short()?;
+            rest.take(length)?;
+        }
+        // Less than the machine's, if it has limits of its own.
+        let memory_bytes = match rest.eight()? {
+            0 => machine.memory_bytes,
+            own => machine.memory_bytes.min(usize::try_from(own).unwrap_or(usize::MAX)),
+        };
+        let fuel = match rest.eight()? {
+            0 => machine.fuel,
+            own => machine.fuel.min(own),
+        };
         let module = machine.module(&source)?;
-        let signature = Signature { parameters, returns };
-        let mut function = Self { module, export, signature, has_columns: form == WHOLE_COLUMNS, running: None };
+        let (signature, has_columns) = (Signature { parameters, returns }, form == WHOLE_COLUMNS);
+        let mut function = Self { module, export, signature, has_columns, memory_bytes, fuel, running: None };
         function.has_columns |= !function.takes_rows()?;
         function.running = Some(function.start(machine)?);
         Ok(function)
@@ -142,10 +159,10 @@ impl Function {
 
     /// A fresh instance.
     fn start(&self, machine: &Machine) -> Result<Running, Raised> {
-        let mut store = Store::new(&machine.engine, Held::of(machine.memory_bytes));
+        let mut store = Store::new(&machine.engine, Held::of(self.memory_bytes));
         store.limiter(|held| held);
         let raised = |error: Error, store: &Store<Held>| raised(&error, store.data().was_refused);
-        store.set_fuel(machine.fuel).map_err(|error| raised(error, &store))?;
+        store.set_fuel(self.fuel).map_err(|error| raised(error, &store))?;
         for import in self.module.imports() {
             if (import.module(), import.name()) != ("diligence", "print") {
                 let message = format!("the module needs \"{}\" of \"{}\"", import.name(), import.module());
@@ -187,7 +204,7 @@ impl Function {
         let Some(running) = &mut self.running else { return Ok(Err(Raised::wrong("it has not started"))) };
         let store = &mut running.store;
         store.data_mut().was_refused = false;
-        let fuelled = store.set_fuel(machine.fuel).map_err(|error| raised(&error, false));
+        let fuelled = store.set_fuel(self.fuel).map_err(|error| raised(&error, false));
         let values = match (fuelled, &mut running.way) {
             (Err(raised), _) => {
                 connection.skip(frame)?;

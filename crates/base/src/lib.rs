@@ -2,6 +2,7 @@
 //!
 //! * [`duration`]: lengths of time as settings write them.
 //! * [`error`]: one error type, its kinds named after what the caller does next.
+//! * [`function_limits`]: what a function in another language may take.
 //! * [`ids`]: newtypes for everything that is counted.
 //! * [`limits`]: every bound of the engine with its unit and its reason.
 //! * [`panics`]: panics that are expected, as errors.
@@ -15,6 +16,7 @@
 
 pub mod duration;
 pub mod error;
+pub mod function_limits;
 pub mod ids;
 pub mod limits;
 pub mod panics;

@@ -1,5 +1,7 @@
 //! Numbers with their units, for people.
 
+use crate::{Error, Result};
+
 /// Bytes for people: `17 B`, `3.4 MiB`.
 pub fn display_bytes(bytes: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -10,6 +12,31 @@ pub fn display_bytes(bytes: usize) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Bytes from `1000000`, `512MB`, `1.5 GiB`. Units are powers of 1024, as is usual for memory. Fails with kind `Input`
+/// if the text is no amount of memory.
+pub fn bytes(value: &str) -> Result<usize> {
+    let wrong = || {
+        Error::input(format!("expected an amount of memory, found '{value}'")).with_hint("write it like 512MB or 4GB")
+    };
+    let text = value.trim().to_ascii_lowercase();
+    let split = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let power = match unit.trim().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * 1024f64.powi(power);
+    if !(1.0..=usize::MAX as f64 / 2.0).contains(&bytes) {
+        return Err(wrong());
+    }
+    Ok(bytes as usize)
 }
 
 #[cfg(test)]

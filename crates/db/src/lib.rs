@@ -69,6 +69,7 @@ pub use channels::Notification;
 pub use cursors::{CursorInfo, CursorRows, CursorWay, Passed};
 pub use data_folder::DataChanges;
 pub use database::{Database, DatabaseOptions, TableInfo};
+pub use diligence_base::units::bytes;
 pub use diligence_base::{Error, ErrorKind, Result, duration};
 pub use diligence_catalog::Isolation;
 pub use diligence_catalog::authority::RoleDefinition;
@@ -89,7 +90,7 @@ pub use diligence_types::text::{Forms, Multirange, Printer, Range, ReadOptions, 
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use remembered::SessionMark;
 pub use session::{Session, SessionOptions};
-pub use settings::{bytes, memory_budget};
+pub use settings::memory_budget;
 pub use sqlstate::sqlstate;
 pub use statement::{
     Append, CancelToken, FollowedQuery, PendingStatement, QueryResult, ResultKind, Short, StatementAtRow,

@@ -280,6 +280,77 @@ fn a_function_may_have_less_time_than_others() {
 }
 
 #[test]
+fn a_function_may_have_less_memory_and_fewer_ways_out_than_others() {
+    let Some(session) = session() else { return };
+    let body = "AS 'return len([bytes(1 << 20) for _ in range(100)])'";
+    make(
+        &session,
+        &format!("CREATE FUNCTION hoard() RETURNS bigint LANGUAGE python SET function_memory = '32MB' {body}"),
+    );
+    let refused = error(&session, "SELECT hoard()");
+    assert_eq!(refused.code(), Some("53200"), "{refused}");
+    session.execute("ALTER FUNCTION hoard() SET function_memory = '256MB'").unwrap();
+    assert_eq!(rows(&session, "SELECT hoard()"), ["100"]);
+    session.execute("ALTER FUNCTION hoard() SET function_files = 'off'").unwrap();
+    assert_eq!(
+        rows(&session, "SELECT proconfig::text FROM pg_proc WHERE proname = 'hoard'"),
+        ["{function_memory=256MB,function_files=off}"]
+    );
+    for (set, code) in [
+        ("function_memory = '1kB'", "22023"),
+        ("function_fuel = 'much'", "22023"),
+        ("function_network = 'some'", "22023"),
+        ("lock_timeout = '1s'", "0A000"),
+    ] {
+        let statement = format!("CREATE FUNCTION g() RETURNS bigint LANGUAGE python SET {set} AS 'return 1'");
+        assert_eq!(error(&session, &statement).code(), Some(code), "{set}");
+    }
+}
+
+#[test]
+fn a_role_may_have_less_than_others() {
+    let Some(database) = database() else { return };
+    let admin = database.session();
+    make(&admin, "CREATE FUNCTION spin() RETURNS bigint LANGUAGE python AS 'while True: pass'");
+    let body = "AS 'return len([bytes(1 << 20) for _ in range(100)])'";
+    make(&admin, &format!("CREATE FUNCTION hoard() RETURNS bigint LANGUAGE python IMMUTABLE {body}"));
+    for statement in [
+        "CREATE ROLE ann LOGIN",
+        "ALTER ROLE ann SET function_time = '200ms'",
+        "ALTER ROLE ann SET function_memory TO '32MB'",
+    ] {
+        admin.execute(statement).unwrap();
+    }
+    let settings = "SELECT rolconfig::text FROM pg_roles WHERE rolname = 'ann'";
+    assert_eq!(rows(&admin, settings), ["{function_memory=32MB,function_time=200ms}"]);
+    let user = || Some("ann".to_owned());
+    let ann =
+        database.session_with(SessionOptions { engine_settings: false, user: user(), ..SessionOptions::default() });
+    for (call, code) in [("spin", "57014"), ("hoard", "53200")] {
+        let refused = error(&ann, &format!("SELECT {call}()"));
+        assert_eq!(refused.code(), Some(code), "{call}: {refused}");
+        assert!(refused.hint().unwrap().contains("ALTER ROLE"), "{call}: {refused}");
+    }
+    assert_eq!(rows(&admin, "SELECT hoard()"), ["100"], "others have what they had");
+    // It does not give itself more, nor by forgetting its settings.
+    for statement in ["ALTER ROLE ann SET function_time = '1h'", "ALTER ROLE ann RESET function_time"] {
+        assert_eq!(error(&ann, statement).code(), Some("42501"), "{statement}");
+    }
+    ann.execute("ALTER ROLE ann SET search_path TO public").unwrap();
+    ann.execute("ALTER ROLE ann RESET ALL").unwrap();
+    assert_eq!(rows(&admin, settings), ["{function_memory=32MB,function_time=200ms}"]);
+    for wrong in ["function_time = 'soon'", "function_memory = '1kB'", "function_files = 'some'"] {
+        assert_eq!(error(&admin, &format!("ALTER ROLE ann SET {wrong}")).code(), Some("22023"), "{wrong}");
+    }
+    // Limits of a role are not settings of all, even if it may change those.
+    let other = database.session_with(SessionOptions { user: user(), ..SessionOptions::default() });
+    assert_eq!(rows(&other, "SELECT current_setting('function_time')"), ["1min"]);
+    // They hold from the next query on, also in sessions that have begun.
+    admin.execute("ALTER ROLE ann RESET function_memory").unwrap();
+    assert_eq!(rows(&ann, "SELECT hoard()"), ["100"]);
+}
+
+#[test]
 fn a_function_may_give_rows() {
     let Some(session) = session() else { return };
     make(

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleDefinition;
 use diligence_catalog::types::type_of_oid;
@@ -424,8 +425,11 @@ impl Session {
             let _ = session.set(&name, &value);
         }
         for (name, value) in session.0.planner.catalogs().role_settings() {
-            // One that nobody knows any more holds nobody up.
-            let _ = session.set(&name, &value);
+            // One that nobody knows any more holds nobody up. Limits of functions are looked up when queries begin;
+            // what all sessions have is not this one's to change.
+            if !FunctionLimits::is_one(&name) {
+                let _ = session.set(&name, &value);
+            }
         }
         session.tell_settings();
         session
@@ -456,6 +460,10 @@ impl Session {
     /// How a query of this session is run.
     pub(crate) fn query_options(&self, text: &str) -> QueryOptions {
         let options = self.0.settings.query_options(text);
+        let options = match self.planner().catalogs().function_limits() {
+            limits if limits == FunctionLimits::default() => options,
+            function_limits => QueryOptions { function_limits, sharing: SharingMode::Off, ..options },
+        };
         match self.0.depth.load(Ordering::Relaxed) {
             0 => options,
             // The query that calls the procedure holds what others wait for, until this one has ended.

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use diligence_base::function_limits::{FunctionLimits, function_time, is_on};
 use diligence_base::limits::{
     BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, FUNCTION_MEMORY_BYTES_MIN, IO_THREADS, IO_THREADS_RANGE, MEMORY_BYTES_MIN,
     POOL_MAXIMUM_MAX, PORT_CREDITS, PORT_CREDITS_RANGE, QUANTUM, QUANTUM_RANGE, READ_AHEAD_CLUSTERS, READ_AHEAD_RANGE,
     RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
 };
-use diligence_base::units::display_bytes;
+use diligence_base::units::{bytes, display_bytes};
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::rights::DENIED;
 use diligence_disk::BUFFER_PERCENT_MAX;
@@ -44,10 +45,12 @@ const PACKETS_MAX: usize = 1024;
 pub(crate) enum Setting {
     StagePolicy,
     BatchRows,
+    FunctionFiles,
     FunctionFuel,
     FragmentDirectories,
     FragmentWise,
     FunctionMemory,
+    FunctionNetwork,
     FunctionTime,
     HistoryRetention,
     IoThreads,
@@ -108,8 +111,10 @@ impl Setting {
     fn is_pools(self) -> bool {
         matches!(
             self,
-            Setting::FunctionFuel
+            Setting::FunctionFiles
+                | Setting::FunctionFuel
                 | Setting::FunctionMemory
+                | Setting::FunctionNetwork
                 | Setting::FunctionTime
                 | Setting::PoolMaximum
                 | Setting::PoolMinimum
@@ -119,12 +124,14 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 30] = [
+    pub(crate) const ALL: [Setting; 32] = [
         Setting::BatchRows,
         Setting::FragmentDirectories,
         Setting::FragmentWise,
+        Setting::FunctionFiles,
         Setting::FunctionFuel,
         Setting::FunctionMemory,
+        Setting::FunctionNetwork,
         Setting::FunctionTime,
         Setting::HistoryRetention,
         Setting::IoThreads,
@@ -156,10 +163,12 @@ impl Setting {
         match self {
             Setting::StagePolicy => "stage_policy",
             Setting::BatchRows => "batch_rows",
+            Setting::FunctionFiles => "function_files",
             Setting::FunctionFuel => "function_fuel",
             Setting::FragmentDirectories => "fragment_directories",
             Setting::FragmentWise => "fragment_wise",
             Setting::FunctionMemory => "function_memory",
+            Setting::FunctionNetwork => "function_network",
             Setting::FunctionTime => "function_time",
             Setting::HistoryRetention => "history_retention",
             Setting::IoThreads => "io_threads",
@@ -201,6 +210,10 @@ impl Setting {
             Setting::FragmentWise => {
                 "Whether joins and groups run fragment by fragment where tables are divided by what they join on or group by: on or off"
             }
+            Setting::FunctionFiles => {
+                "Whether functions in Python may use files beside the libraries of their interpreter, for everybody: on or off"
+            }
+            Setting::FunctionNetwork => "Whether functions in Python may open connections, for everybody: on or off",
             Setting::FunctionFuel => {
                 "Steps that a function in WebAssembly may take for the rows that it gets at once, for everybody, from 1000; none is no limit"
             }
@@ -427,6 +440,7 @@ impl Settings {
             sharing: own.sharing,
             sharing_rows_min: own.sharing_rows,
             fragment_wise: own.fragment_wise,
+            function_limits: FunctionLimits::default(),
         }
     }
 }
@@ -489,7 +503,7 @@ impl SettingsView<'_> {
                     }
                 }
             }
-            Setting::FragmentWise => own.fragment_wise = switch(value)?,
+            Setting::FragmentWise => own.fragment_wise = is_on(value)?,
             Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
@@ -532,6 +546,14 @@ impl SettingsView<'_> {
     fn set_pools(&self, setting: Setting, value: &str) -> Result<()> {
         let pool = &self.planner.options().pool;
         match setting {
+            Setting::FunctionFiles => {
+                let files = is_on(value)?;
+                pool.set_options(|options| options.files = files);
+            }
+            Setting::FunctionNetwork => {
+                let network = is_on(value)?;
+                pool.set_options(|options| options.network = network);
+            }
             Setting::FunctionFuel if is(value, "none") => pool.set_options(|options| options.fuel = 0),
             Setting::FunctionFuel => {
                 let fuel = number(value, 1000, usize::MAX)? as u64;
@@ -547,10 +569,7 @@ impl SettingsView<'_> {
                 pool.set_options(|options| options.memory_bytes = bytes);
             }
             Setting::FunctionTime => {
-                let time = duration(value)?;
-                if time.is_zero() {
-                    return Err(Error::input("a function needs more time than none").with_hint("write it like 5min"));
-                }
+                let time = function_time(value)?;
                 pool.set_options(|options| options.time = time);
             }
             Setting::PoolMaximum => {
@@ -787,6 +806,8 @@ fn display_knob(knob: KnobId, value: usize) -> String {
 /// The value of a setting about the pool.
 fn pools(setting: Setting, options: &PoolOptions) -> String {
     match setting {
+        Setting::FunctionFiles => if options.files { "on" } else { "off" }.to_owned(),
+        Setting::FunctionNetwork => if options.network { "on" } else { "off" }.to_owned(),
         Setting::FunctionFuel if options.fuel == 0 => "none".into(),
         Setting::FunctionFuel => options.fuel.to_string(),
         Setting::Wasm if options.wasm.is_empty() => "auto".into(),
@@ -809,15 +830,6 @@ fn wrong_value(error: Error) -> Error {
 
 fn is(value: &str, word: &str) -> bool {
     value.trim().eq_ignore_ascii_case(word)
-}
-
-fn switch(value: &str) -> Result<bool> {
-    let one_of = |words: [&str; 4]| words.into_iter().any(|word| is(value, word));
-    match (one_of(["on", "true", "yes", "1"]), one_of(["off", "false", "no", "0"])) {
-        (true, _) => Ok(true),
-        (_, true) => Ok(false),
-        _ => Err(Error::input(format!("expected on or off, found '{value}'"))),
-    }
 }
 
 fn number(value: &str, low: usize, high: usize) -> Result<usize> {
@@ -844,31 +856,6 @@ pub(crate) fn budget(bytes: usize) -> Result<usize> {
     let (bytes, least) = (display_bytes(bytes), display_bytes(MEMORY_BYTES_MIN));
     let error = Error::input(format!("a memory budget of {bytes} is too small: the minimum is {least}"));
     Err(error.with_hint("what does not fit in memory goes on in temp space, but that needs some memory, too"))
-}
-
-/// Bytes from `1000000`, `512MB`, `1.5 GiB`. Units are powers of 1024, as is usual for memory. Fails with kind `Input`
-/// if the text is no amount of memory.
-pub fn bytes(value: &str) -> Result<usize> {
-    let wrong = || {
-        Error::input(format!("expected an amount of memory, found '{value}'")).with_hint("write it like 512MB or 4GB")
-    };
-    let text = value.trim().to_ascii_lowercase();
-    let split = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let power = match unit.trim().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 1,
-        "m" => 2,
-        "g" => 3,
-        "t" => 4,
-        _ => return Err(wrong()),
-    };
-    let bytes = number * 1024f64.powi(power);
-    if !(1.0..=usize::MAX as f64 / 2.0).contains(&bytes) {
-        return Err(wrong());
-    }
-    Ok(bytes as usize)
 }
 
 /// Bytes such that reading the text gives the same number again.

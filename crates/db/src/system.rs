@@ -633,7 +633,7 @@ fn workers(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     status.workers().into_iter().map(row).collect()
 }
 
-const POOL: [Column; 8] = [
+const POOL: [Column; 9] = [
     ("id", Kind::Number),
     ("language", Kind::Text),
     ("pid", Kind::Number),
@@ -642,6 +642,7 @@ const POOL: [Column; 8] = [
     ("calls", Kind::Number),
     ("rows", Kind::Number),
     ("memory_bytes", Kind::Number),
+    ("kept_from", Kind::Text),
 ];
 
 /// Processes that compute functions in other languages.
@@ -656,6 +657,7 @@ fn pool(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
             process.calls.into(),
             process.rows.into(),
             process.memory_bytes.into(),
+            process.kept_from.name().into(),
         ]
     };
     status.pool().into_iter().map(row).collect()

@@ -116,6 +116,41 @@ fn texts_are_whole_columns() {
     );
 }
 
+/// A text of JSON for each row: a list of rows, which are lists of values.
+#[test]
+fn a_module_may_give_rows() {
+    let Some(database) = database() else { return };
+    let session = database.session();
+    let module = r#"(module (memory (export "memory") 8)
+      (data (i32.const 0) "[[1,\22one\22],[2,null]]")
+      (func (export "diligence_alloc") (param i32) (result i32) (i32.const 4096))
+      (func (export "pairs") (param $rows i32) (param $columns i32) (param $result i32) (result i32)
+        (local $row i32)
+        (block $done (loop $next
+          (i32.store (i32.add (i32.const 131072) (i32.mul (local.get $row) (i32.const 4)))
+            (i32.mul (local.get $row) (i32.const 20)))
+          (br_if $done (i32.ge_u (local.get $row) (local.get $rows)))
+          (memory.copy (i32.add (i32.const 262144) (i32.mul (local.get $row) (i32.const 20)))
+            (i32.const 0) (i32.const 20))
+          (local.set $row (i32.add (local.get $row) (i32.const 1)))
+          (br $next)))
+        (i32.store offset=12 (local.get $result) (i32.const 131072))
+        (i32.store offset=16 (local.get $result) (i32.const 262144))
+        (i32.const 0)))"#;
+    let make = |returns: &str| {
+        format!("CREATE FUNCTION pairs(x bigint) RETURNS {returns} LANGUAGE wasm STRICT AS $$ {module} $$")
+    };
+    session.execute(&make("TABLE (number integer, word text)")).unwrap();
+    assert_eq!(rows(&session, "SELECT * FROM pairs(7)"), ["1 one", "2"]);
+    let joined = "SELECT sum(x), sum(number), count(word) FROM generate_series(1, 1000) t(x), pairs(x)";
+    assert_eq!(rows(&session, joined), ["1001000 3000 1000"]);
+    assert!(rows(&session, "SELECT * FROM pairs(NULL)").is_empty(), "it is strict");
+    assert_eq!(error(&session, "SELECT pairs(7)").code(), Some("0A000"));
+    session.execute("DROP FUNCTION pairs").unwrap();
+    session.execute(&make("SETOF bigint")).unwrap();
+    assert_eq!(rows(&session, "SELECT * FROM pairs(7)"), ["1", "2"]);
+}
+
 /// The example in C, as clang compiles it.
 #[test]
 fn a_module_in_c_has_functions_of_rows_and_of_columns() {

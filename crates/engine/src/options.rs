@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use diligence_base::Error;
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::limits::{BATCH_ROWS_MAX, COLUMNS_PERCENT, RETAINED_PERCENT, SHARING_ROWS_MIN};
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
 use diligence_disk::{BUFFER_PERCENT, TempOptions};
@@ -135,6 +136,9 @@ pub struct QueryOptions {
     /// Whether joins and groups of tables that are divided by what is joined on or grouped by are run fragment by
     /// fragment.
     pub fragment_wise: bool,
+    /// What the functions in other languages may take that it calls. A query with limits is to share nothing: what it
+    /// computes for others would be under its limits.
+    pub function_limits: FunctionLimits,
 }
 
 impl Default for QueryOptions {
@@ -152,6 +156,7 @@ impl Default for QueryOptions {
             sharing: SharingMode::default(),
             sharing_rows_min: SHARING_ROWS_MIN,
             fragment_wise: true,
+            function_limits: FunctionLimits::default(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Who calls a function, as far as the pool is concerned.
 
+use diligence_base::function_limits::FunctionLimits;
+
 /// Who calls a function.
 pub trait Caller {
     /// Whether the call is to end: nobody wants its answer. Asked every few milliseconds.
@@ -7,6 +9,11 @@ pub trait Caller {
 
     /// What the function printed. Called once for each answer that came with something.
     fn printed(&self, text: &str);
+
+    /// What the functions may take that it calls, if that is less than what they may take anyway.
+    fn limits(&self) -> FunctionLimits {
+        FunctionLimits::default()
+    }
 }
 
 /// A caller who waits as long as it takes, and reads nothing.

@@ -1,10 +1,13 @@
 //! A function: its text, what it takes and what it gives.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::datatypes::DataType;
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::limits::{BATCH_ROWS_MAX, POOL_FIRST_ROWS, POOL_FRAME_TIME};
+use parking_lot::Mutex;
 
 /// How a value is sent to a function and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +50,7 @@ impl Kind {
 }
 
 /// What runs functions: processes are of one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Runtime {
     /// An interpreter of Python.
     Python,
@@ -61,6 +64,35 @@ impl Runtime {
         match self {
             Self::Python => "python",
             Self::Wasm => "wasm",
+        }
+    }
+}
+
+/// What the functions of a process are kept from, for as long as it is there, as bits: 1 from files, 2 from the
+/// network. A machine of WebAssembly gives them neither anyway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct KeptFrom(pub(crate) u8);
+
+impl KeptFrom {
+    pub(crate) const NOTHING: Self = Self(0);
+    /// As many as there are.
+    pub(crate) const COUNT: usize = 4;
+
+    pub(crate) fn of(files: bool, network: bool) -> Self {
+        Self(u8::from(files) | (u8::from(network) << 1))
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// As `system.pool` says it.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            0 => "",
+            1 => "files",
+            2 => "network",
+            _ => "files, network",
         }
     }
 }
@@ -110,8 +142,8 @@ pub struct CodeSpec {
     pub export: String,
     /// The columns of its rows; none unless it gives rows.
     pub columns: Vec<String>,
-    /// How long it may work on the rows that it gets at once, where that is less than the pool allows.
-    pub time: Option<Duration>,
+    /// What it may take, where that is less than the pool allows.
+    pub limits: FunctionLimits,
 }
 
 /// A function that a pool knows.
@@ -122,11 +154,32 @@ pub struct Code {
     number: u64,
     /// What a row has taken lately; 0 if nobody knows.
     row_ns: AtomicU64,
+    /// The same function under less, as callers have called it who may have less. Those that were called last stand at
+    /// the end.
+    limited: Mutex<Vec<Arc<Code>>>,
 }
+
+/// Limits under which a function is remembered beside its own.
+const LIMITED_MAX: usize = 8;
 
 impl Code {
     pub(crate) fn new(spec: CodeSpec, number: u64) -> Self {
-        Self { spec, number, row_ns: AtomicU64::new(0) }
+        Self { spec, number, row_ns: AtomicU64::new(0), limited: Mutex::default() }
+    }
+
+    /// The function under these limits, which are no more than its own: `make` makes it if it is not known.
+    pub(crate) fn limited(&self, limits: FunctionLimits, make: impl FnOnce() -> Arc<Self>) -> Arc<Self> {
+        let mut limited = self.limited.lock();
+        let known = limited.iter().position(|code| code.spec.limits == limits);
+        let code = match known {
+            Some(place) => limited.remove(place),
+            None => make(),
+        };
+        if limited.len() >= LIMITED_MAX {
+            limited.remove(0);
+        }
+        limited.push(code.clone());
+        code
     }
 
     /// Its number: no other function of the pool has it.
@@ -166,7 +219,7 @@ mod tests {
             source,
             export: String::new(),
             columns: vec![],
-            time: None,
+            limits: FunctionLimits::default(),
         };
         let code = Code::new(spec, 1);
         assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);

@@ -25,6 +25,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { total: self.total + other.total, active: self.active + other.active }
+    }
+
     /// Notes a request for so many processes. Gives how many more to start: if fewer than the threshold would be free,
     /// as many as are requested, or the minimum if that is more.
     pub fn request(&mut self, requested: usize, growth: &Growth) -> usize {

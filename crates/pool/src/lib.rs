@@ -16,7 +16,10 @@
 //! * [`code`](Code) is a function's text, with what it takes and gives.
 //! * [`wire`] is what the engine and a process say to each other; it believes no process.
 //! * `process` is one process: what runs functions, a socket, and what it prints.
-//! * [`pool`](Pool) has them, and the keeper, a thread that starts, ends and buries them.
+//! * [`options`](PoolOptions) say how it is run; `info` is what it shows, and `failures` what calls fail with.
+//! * [`standing`] has processes of one kind, and the keeper, a thread that starts, ends and buries them; tests have it
+//!   under schedules that they choose, with puppets for processes.
+//! * [`pool`](Pool) has those of all kinds, and calls, each of which has one process.
 //! * `primed.py` is what a process of Python runs; `wasm/` at the top is one of WebAssembly, a program of its own.
 //!
 //! Invariants:
@@ -27,9 +30,15 @@
 
 mod caller;
 mod code;
+mod failures;
 pub mod growth;
+mod info;
+#[cfg(test)]
+mod limits_tests;
+mod options;
 mod pool;
 mod process;
+pub mod standing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -37,6 +46,8 @@ mod wasm_tests;
 pub mod wire;
 
 pub use caller::{Caller, Nobody};
-pub use code::{Code, CodeSpec, Form, Kind, Runtime};
-pub use pool::{Pool, PoolNumbers, PoolOptions, ProcessInfo, ProcessState};
+pub use code::{Code, CodeSpec, Form, KeptFrom, Kind, Runtime};
+pub use info::{PoolNumbers, ProcessInfo, ProcessState};
+pub use options::PoolOptions;
+pub use pool::Pool;
 pub use wire::Answer;

@@ -11,6 +11,7 @@ import linecache
 import os
 import resource
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -33,6 +34,8 @@ assert array.array("I").itemsize == 4 and array.array("q").itemsize == 8
 HEADER = struct.Struct("<IB3xQ")
 functions = {}
 GD = {}
+# Where the system says how much memory the process has; below zero if it says so nowhere.
+sizes = -1
 
 
 class Wrong(Exception):
@@ -86,6 +89,7 @@ class Function:
         (count,) = struct.unpack_from("<H", payload, at)
         at += 2
         self.columns = [text(2) for _ in range(count)]
+        (self.memory,) = struct.unpack_from("<Q", payload, at)
         self.call = self.compiled(names, source)
 
     def compiled(self, names, source):
@@ -142,6 +146,21 @@ class Function:
         return ast.increment_lineno(body, -1)
 
     def run(self, payload):
+        if not self.memory:
+            return self.answer(payload)
+        # What the process has is what other functions have left there: the limit is for what this call takes.
+        pages = int(os.pread(sizes, 200, 0).split()[0]) if sizes >= 0 else 0
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        allowed = pages * resource.getpagesize() + self.memory
+        if limits[1] != resource.RLIM_INFINITY:
+            allowed = min(allowed, limits[1])
+        resource.setrlimit(resource.RLIMIT_AS, (allowed, limits[1]))
+        try:
+            return self.answer(payload)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+
+    def answer(self, payload):
         rows, count = struct.unpack_from("<IH", payload, 8)
         if self.is_arrow:
             return self.run_arrow(payload[14:], rows)
@@ -414,8 +433,98 @@ def answer(kind, payload):
     return answered
 
 
-def prime(lifeline, memory):
+class Refused(Exception):
+    """The system cannot keep functions from what they are to be kept from."""
+
+
+def keep_from_files(call):
+    """From now on only the interpreter and its libraries can be read, and nothing can be written: Landlock."""
+    import ctypes
+
+    create, add, restrict, no_new_privileges = 444, 445, 446, 38
+    execute, write, read, list_ = 1, 1 << 1, 1 << 2, 1 << 3
+    version = call.syscall(create, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    if version < 1:
+        raise Refused("function_files = off needs Linux 5.13 or newer with Landlock")
+    # What later versions know beside files is none of this rule's.
+    handled = ctypes.c_uint64((1 << (13 if version == 1 else 14 if version == 2 else 15)) - 1)
+    rules = call.syscall(create, ctypes.byref(handled), ctypes.c_size_t(8), ctypes.c_uint(0))
+    if rules < 0:
+        raise Refused("function_files = off: the system makes no rules of Landlock")
+    libraries = ["/usr", "/lib", "/lib64", "/bin", sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+    libraries += sys.path + os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    allowed = {os.path.realpath(path): execute | read | list_ for path in libraries if path}
+    allowed["/etc/localtime"] = read
+    allowed.update({path: read | write for path in ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")})
+    # Where everything is a library, nothing is kept.
+    allowed.pop("/", None)
+    for path, rights in allowed.items():
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            rights &= ~list_
+        rule = ctypes.create_string_buffer(struct.pack("<Qi", rights, descriptor))
+        failed = call.syscall(add, rules, 1, rule, ctypes.c_uint(0))
+        os.close(descriptor)
+        if failed:
+            raise Refused(f"function_files = off: the system takes no rule for {path}")
+    if call.prctl(no_new_privileges, 1, 0, 0, 0) or call.syscall(restrict, rules, ctypes.c_uint(0)):
+        raise Refused("function_files = off: the system does not take the rules of Landlock")
+    os.close(rules)
+
+
+# Of each machine: its number in seccomp's words, and those of the system calls socket, ptrace, process_vm_readv,
+# process_vm_writev, pidfd_getfd and io_uring_setup: all ways to a socket that the process does not have.
+MACHINES = {
+    "x86_64": (0xC000003E, (41, 101, 310, 311, 438, 425)),
+    "aarch64": (0xC00000B7, (198, 117, 270, 271, 438, 425)),
+}
+
+
+def keep_from_network(call):
+    """From now on no socket can be made: seccomp."""
+    import ctypes
+
+    found = MACHINES.get(os.uname().machine)
+    if found is None:
+        raise Refused(f"function_network = off is not possible on {os.uname().machine}")
+    machine, calls = found
+    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    allow, refuse, kill = 0x7FFF0000, 0x00050000 | 13, 0x80000000
+    # The machine's number is at 4, that of the call at 0. Calls of another machine's kind have other numbers, and so
+    # have those of x32, which are those from 0x40000000.
+    steps = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, kill), (load, 0, 0, 0)]
+    steps += [(at_least, len(calls) + 1, 0, 0x40000000)]
+    steps += [(equal, len(calls) - place, 0, number) for place, number in enumerate(calls)]
+    steps += [(give, 0, 0, allow), (give, 0, 0, refuse)]
+    filters = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(filters)))
+    no_new_privileges, seccomp, filter_mode = 38, 22, 2
+    if call.prctl(no_new_privileges, 1, 0, 0, 0) or call.prctl(seccomp, filter_mode, program, 0, 0):
+        raise Refused("function_network = off needs a Linux with seccomp")
+
+
+def keep_from(what):
+    """Keeps functions from files, 1, and from the network, 2. It holds for what they start, and for good."""
+    if not what:
+        return
+    if sys.platform != "linux":
+        raise Refused("function_files = off and function_network = off need Linux")
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True)
+    call.syscall.restype = ctypes.c_long
+    if what & 1:
+        keep_from_files(call)
+    if what & 2:
+        keep_from_network(call)
+
+
+def prime(lifeline, memory, kept_from):
     """Sets up the process; its connection."""
+    global sizes
     descriptor = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 64)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -434,13 +543,21 @@ def prime(lifeline, memory):
         setattr(sys, f"__{name}__", stream)
     threading.stack_size(1 << 20)
     connection = Connection(descriptor)
+    if os.path.exists("/proc/self/statm"):
+        opened = os.open("/proc/self/statm", os.O_RDONLY)
+        sizes = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 64)
+        os.close(opened)
     # A process that a function forks does not speak for this one.
     os.register_at_fork(after_in_child=connection.socket.close)
+    try:
+        keep_from(kept_from)
+    except Refused as refused:
+        sys.exit(str(refused))
     return connection
 
 
 def serve():
-    connection = prime(int(sys.argv[1]), int(sys.argv[2]))
+    connection = prime(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4]))
     connection.send(HELLO, 0, ["{}.{}.{}".format(*sys.version_info).encode()])
     while True:
         size, kind, number = HEADER.unpack(connection.receive(HEADER.size))

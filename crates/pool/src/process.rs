@@ -9,7 +9,6 @@ use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +18,10 @@ use diligence_base::limits::{POOL_PRINTED_BYTES_MAX, POOL_REPLY_BYTES_MAX, POOL_
 use parking_lot::Mutex;
 
 use crate::caller::{Caller, Nobody};
-use crate::code::Runtime;
+use crate::code::{KeptFrom, Runtime};
+use crate::failures::refused_start;
+use crate::options::Launch;
+use crate::standing::Member;
 use crate::wire::{HEAD_BYTES, Malformed, Reply, head, reply};
 
 /// What a process runs.
@@ -52,23 +54,12 @@ const ENDING: Duration = Duration::from_millis(200);
 /// Bytes that are made ready for an answer before it comes.
 const READ_BYTES: usize = 256 << 10;
 
-/// How a process is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Launch {
-    pub runtime: Runtime,
-    /// The interpreter, or the machine: a path, or a name that is looked for along PATH.
-    pub program: PathBuf,
-    /// Memory that it may have, in bytes; 0 is no limit.
-    pub memory_bytes: u64,
-    /// Steps that a module may take for a batch; 0 is no limit.
-    pub fuel: u64,
-}
-
 /// What others may see of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub number: u64,
     pub pid: u32,
+    pub kept_from: KeptFrom,
     pub is_active: AtomicBool,
     pub has_started: AtomicBool,
     pub calls: AtomicU64,
@@ -94,10 +85,6 @@ pub(crate) enum Failure {
 /// A primed process.
 pub(crate) struct Process {
     pub(crate) shown: Arc<Shown>,
-    /// The settings that it was started with.
-    pub(crate) generation: u64,
-    /// Since when it has had nothing to do.
-    pub(crate) idle_since_ns: u64,
     /// The functions that it has, those first that were not used for the longest time; their names are shown.
     pub(crate) loaded: VecDeque<(u64, String)>,
     child: Child,
@@ -110,21 +97,26 @@ pub(crate) struct Process {
     /// What it printed since that was taken.
     printed: Vec<u8>,
     _lifeline: PipeWriter,
+    /// Questions that it was asked.
+    asked: u64,
     has_ended: bool,
+    /// How, if that was by itself.
+    ended: Option<ExitStatus>,
 }
 
 impl Process {
     /// Starts a process. Returns before that has begun to run. Fails as the system does.
-    pub(crate) fn start(launch: &Launch, number: u64, generation: u64) -> std::io::Result<Self> {
+    fn spawn(launch: &Launch, number: u64) -> std::io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         let (output, printing) = std::io::pipe()?;
         let (living, lifeline) = std::io::pipe()?;
         set_flags(living.as_raw_fd(), libc::F_SETFD, 0)?;
-        let mut command = Command::new(&launch.program);
+        let mut command = Command::new(launch.path());
         if launch.runtime == Runtime::Python {
             command.args(["-I", "-B", "-c", LAUNCHER]);
         }
         command.args([living.as_raw_fd().to_string(), launch.memory_bytes.to_string(), launch.fuel.to_string()]);
+        command.arg(launch.kept_from.0.to_string());
         command.env_clear().envs(GIVEN);
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::from(OwnedFd::from(theirs))).current_dir("/").process_group(0);
@@ -136,9 +128,7 @@ impl Process {
         set_flags(output.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)?;
         let pid = child.id();
         let mut process = Self {
-            shown: Arc::new(Shown { number, pid, ..Shown::default() }),
-            generation,
-            idle_since_ns: 0,
+            shown: Arc::new(Shown { number, pid, kept_from: launch.kept_from, ..Shown::default() }),
             loaded: VecDeque::new(),
             ending: ending_of(pid),
             child,
@@ -147,7 +137,9 @@ impl Process {
             is_printing: true,
             printed: Vec::new(),
             _lifeline: lifeline,
+            asked: 0,
             has_ended: false,
+            ended: None,
         };
         if launch.runtime == Runtime::Python {
             // It fits into the socket's buffer.
@@ -158,20 +150,10 @@ impl Process {
         Ok(process)
     }
 
-    /// Whether it is there still.
-    pub(crate) fn is_alive(&mut self) -> bool {
-        !self.has_ended && matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// Takes note that it has started, if it has said so by now.
-    pub(crate) fn greet(&mut self) {
-        if self.shown.has_started.load(Ordering::Relaxed) || !is_readable(self.socket.as_raw_fd(), Duration::ZERO) {
-            return;
-        }
-        // What it says comes in one piece. One that says anything else is found out when it is used.
-        if let Ok((0, Reply::Hello(_))) = self.answer(&Nobody, Instant::now() + LOOK) {
-            self.shown.has_started.store(true, Ordering::Relaxed);
-        }
+    /// The number of the next question. None comes twice, so that no answer fits another question.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.asked += 1;
+        self.asked
     }
 
     /// What it printed since this was asked last.
@@ -334,7 +316,7 @@ impl Process {
     /// Kills it and what it started; how it ended, if that was by itself, perhaps within a moment.
     fn end(&mut self, waits: bool) -> Option<ExitStatus> {
         if self.has_ended {
-            return None;
+            return self.ended;
         }
         self.has_ended = true;
         // One that is ending by itself says how. Its files are closed a moment before it has ended.
@@ -345,7 +327,47 @@ impl Process {
             unsafe { libc::kill(-pid, libc::SIGKILL) };
         }
         let _ = self.child.kill();
-        self.child.wait().ok().filter(|_| by_itself || self.ending.is_none())
+        self.ended = self.child.wait().ok().filter(|_| by_itself || self.ending.is_none());
+        self.ended
+    }
+}
+
+impl Member for Process {
+    type Launch = Launch;
+    type Shown = Shown;
+
+    fn start(launch: &Launch, number: u64) -> diligence_base::Result<Self> {
+        Self::spawn(launch, number).map_err(|error| refused_start(launch, &error))
+    }
+
+    fn shown(&self) -> &Arc<Shown> {
+        &self.shown
+    }
+
+    fn is_alive(&mut self) -> bool {
+        !self.has_ended && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// An answer that was not asked for would be taken for the answer to the next question.
+    fn is_quiet(&self) -> bool {
+        !self.shown.has_started.load(Ordering::Relaxed) || !is_readable(self.socket.as_raw_fd(), Duration::ZERO)
+    }
+
+    fn has_started(&mut self) -> bool {
+        if self.shown.has_started.load(Ordering::Relaxed) {
+            return true;
+        }
+        // What it says comes in one piece. One that says anything else is found out when it is used.
+        let says_so = is_readable(self.socket.as_raw_fd(), Duration::ZERO)
+            && matches!(self.answer(&Nobody, Instant::now() + LOOK), Ok((0, Reply::Hello(_))));
+        if says_so {
+            self.shown.has_started.store(true, Ordering::Relaxed);
+        }
+        says_so
+    }
+
+    fn knows(&self, function: u64) -> bool {
+        self.loaded.iter().any(|(number, _)| *number == function)
     }
 }
 
@@ -411,6 +433,8 @@ fn ending_of(_pid: u32) -> Option<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use diligence_base::function_limits::FunctionLimits;
+
     use super::*;
     use crate::code::{Code, CodeSpec, Form, Kind};
     use crate::wire;
@@ -419,7 +443,9 @@ mod tests {
     #[test]
     fn a_process_that_spins_ends_with_the_engine() {
         let (runtime, program) = (Runtime::Python, "python3".into());
-        let Ok(mut process) = Process::start(&Launch { runtime, program, memory_bytes: 0, fuel: 0 }, 1, 0) else {
+        let Ok(mut process) =
+            Process::start(&Launch { runtime, program, memory_bytes: 0, fuel: 0, kept_from: KeptFrom::NOTHING }, 1)
+        else {
             return eprintln!("not tested: there is no python3 here");
         };
         let (parameters, source) = (vec![], "while True: pass".to_owned());
@@ -431,7 +457,7 @@ mod tests {
             source,
             export: String::new(),
             columns: vec![],
-            time: None,
+            limits: FunctionLimits::default(),
         };
         let code = Code::new(spec, 1);
         let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));

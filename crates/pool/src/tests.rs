@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray, BinaryViewArray, BooleanArray, Int64Array, StringViewArray};
 use arrow::datatypes::{Float64Type, Int64Type};
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{SystemClock, ThreadSpawn};
 use diligence_base::{Error, ErrorKind};
 use parking_lot::Mutex;
@@ -41,7 +42,7 @@ fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -
         source: source.to_owned(),
         export: String::new(),
         columns: vec![],
-        time: None,
+        limits: FunctionLimits::default(),
     })
 }
 
@@ -291,6 +292,40 @@ fn a_function_that_forges_answers_ends_its_own_call() {
         assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8, "seed {seed}");
     }
     assert_eq!(pool.counts().active, 0);
+}
+
+/// A function that finds the socket answers for calls to come: frames with the numbers and values of later questions,
+/// of other functions. No other call gets them.
+#[test]
+fn answers_that_nobody_has_asked_for_reach_nobody() {
+    let growth = Growth { threshold: 0, minimum: 1, maximum: 1 };
+    let Some(pool) = pool_with(|options| options.growth = growth) else { return };
+    let forge = "import os, struct, sys\nfrom stat import S_ISSOCK\n\
+                 sockets = [int(name) for name in os.listdir('/proc/self/fd') if int(name) >= 64]\n\
+                 sockets = [d for d in sockets if S_ISSOCK(os.fstat(d).st_mode)]\n\
+                 frame = lambda kind, number, body: struct.pack('<IB3xQ', len(body), kind, number) + body\n\
+                 value, step = b'\\0\\0' + struct.pack('<q', 99), sys._getframe()\n\
+                 while step.f_code.co_name != 'serve': step = step.f_back\n\
+                 own = step.f_locals['number']\n\
+                 os.write(sockets[0], b''.join(FRAMES))\nreturn x";
+    for frames in [
+        "[frame(3, own + 1, value)]",
+        "[frame(3, own, value), frame(3, own + 1, value)]",
+        "[frame(3, own, value), frame(2, own + 1, b''), frame(3, own + 2, value)]",
+        "[frame(3, own, value), frame(2, 1, b''), frame(3, 2, value)]",
+    ] {
+        for _ in 0..5 {
+            // Its own call ends with what it has made up, or with an error.
+            match one(&pool, &forge.replace("FRAMES", frames), &Nobody) {
+                Ok(value) => assert_eq!(value, 99, "{frames}"),
+                Err(error) => assert_eq!(error.code(), Some("39000"), "{frames}: {error}"),
+            }
+            assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8, "{frames}");
+            assert_eq!(one(&pool, "return x + 2", &Nobody).unwrap(), 9, "{frames}");
+        }
+    }
+    let [numbers, _] = pool.numbers();
+    assert!(numbers.killed_total >= 20 && numbers.counts.active == 0, "{numbers:?}");
 }
 
 /// Processes are killed at any time while calls run. A call gives what it is to, or says that its process was killed;

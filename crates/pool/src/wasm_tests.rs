@@ -6,6 +6,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, StringViewArray,
 };
 use arrow::datatypes::{Float32Type, Int16Type, Int64Type};
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{Random, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 use parking_lot::Mutex;
@@ -47,7 +48,7 @@ fn code(pool: &Pool, parameters: &[Kind], returns: Kind, form: Form, source: &st
         source: source.to_owned(),
         export,
         columns: vec![],
-        time: None,
+        limits: FunctionLimits::default(),
     })
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   head:    bytes behind it (4), kind (1), nothing (3), number of the call (8)
 //!   load:    function (8), form (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body,
-//!            columns of its rows (2), of each: name
+//!            columns of its rows (2), of each: name; memory (8) and fuel (8) of its own, 0 for those of the process
 //!   forget:  function (8)
 //!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
 //!   values:  form (1), some NULL? (1), a byte for each row if so, values
@@ -138,7 +138,7 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 
 /// Makes a function known.
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
-    let CodeSpec { name, parameters, returns, form, source, export, columns, time: _ } = &code.spec;
+    let CodeSpec { name, parameters, returns, form, source, export, columns, limits } = &code.spec;
     frame(LOAD, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
         bytes.extend([*form as u8, *returns as u8]);
@@ -151,7 +151,11 @@ pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
         bytes.extend(length(source.len())?.to_le_bytes());
         bytes.extend(source.as_bytes());
         bytes.extend(short_length(columns.len())?.to_le_bytes());
-        columns.iter().try_for_each(|name| add_name(bytes, name))
+        columns.iter().try_for_each(|name| add_name(bytes, name))?;
+        for own in [limits.memory_bytes, limits.fuel] {
+            bytes.extend(own.unwrap_or(0).to_le_bytes());
+        }
+        Ok(())
     })
 }
 

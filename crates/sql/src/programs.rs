@@ -5,12 +5,12 @@
 //! Arrow's types instead.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions as ArrowCast, can_cast_types, cast_with_options, concat};
 use arrow::datatypes::DataType;
 use datafusion_expr::{ScalarUDF, Volatility};
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::{Outside, outside_function};
 use diligence_engine::stages::{Caller, Message};
@@ -54,8 +54,8 @@ pub(crate) struct Program {
     pub export: Option<String>,
     /// How its values may change.
     pub volatility: Volatility,
-    /// How long it may work on the rows that it gets at once, if that is its own.
-    pub time: Option<Duration>,
+    /// What it may take, if that is less than all may.
+    pub limits: FunctionLimits,
     /// What computes it, if that is no process.
     pub closure: Option<Registered>,
 }
@@ -128,7 +128,7 @@ impl ProgramCall<'_> {
                 Runtime::Wasm => self.program.export.clone().unwrap_or_else(|| self.name.to_owned()),
             },
             columns: self.columns.clone(),
-            time: self.program.time,
+            limits: self.program.limits,
         })
     }
 
@@ -185,6 +185,10 @@ impl diligence_pool::Caller for Asker<'_> {
 
     fn printed(&self, text: &str) {
         self.0.printed(Message::notice(text));
+    }
+
+    fn limits(&self) -> FunctionLimits {
+        self.0.function_limits()
     }
 }
 

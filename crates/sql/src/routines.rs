@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion_expr::Volatility;
-use diligence_base::duration::duration;
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
 use diligence_catalog::{MacroBody, MacroParameter, macro_bodies, settings_of};
 use diligence_pool::{Form, Runtime};
@@ -167,9 +166,9 @@ impl Definition {
         }
         let is_procedure = create.return_type.as_ref().is_some_and(is_of_procedure);
         let settings = settings_of(create);
-        let (settings, time) = match form.is_some() {
-            true => (vec![], own_time(&settings, &language)?),
-            false => (settings, None),
+        let (settings, limits) = match form.is_some() {
+            true => (vec![], own_limits(&settings, &language)?),
+            false => (settings, FunctionLimits::default()),
         };
         // What runs as somebody else, or under other settings, does not stand in the place of the call.
         let is_apart = !settings.is_empty() || matches!(create.security, Some(ast::FunctionSecurity::Definer));
@@ -222,6 +221,7 @@ impl Definition {
         let is_value = !gives_rows && columns.is_empty() && returns.is_some();
         let gives = gives_rows || is_record || !columns.is_empty() || returns.is_some();
         let form = form.map(|form| if form == Form::Rows && gives_rows { Form::RowSets } else { form });
+        let may_give_rows = form.is_some_and(|form| form == Form::RowSets || form.runtime() == Runtime::Wasm);
         let body = match &create.function_body {
             Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body))
                 if language == "plpgsql" =>
@@ -236,9 +236,9 @@ impl Definition {
                 let error = Error::input(format!("{language} functions cannot return type trigger"));
                 return Err(error.with_code("42P13").with_hint("write trigger functions in PL/pgSQL"));
             }
-            _ if form.is_some_and(|form| form != Form::RowSets) && !is_value => {
+            _ if form.is_some() && !is_value && !(gives_rows && may_give_rows) => {
                 let error = Error::unsupported(format!("functions in {language} return one value")).with_code("0A000");
-                return Err(error.with_hint("RETURNS text, or another type; LANGUAGE python may return rows"));
+                return Err(error.with_hint("RETURNS text, or another type; LANGUAGE python and wasm may return rows"));
             }
             Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol })
                 if let Some(form) = form.filter(|form| link_symbol.is_none() || form.runtime() == Runtime::Wasm) =>
@@ -251,7 +251,7 @@ impl Definition {
                     Some(FunctionBehavior::Stable) => Volatility::Stable,
                     Some(FunctionBehavior::Volatile) | None => Volatility::Volatile,
                 };
-                Body::Program(Arc::new(Program { form, text, export, volatility, time, closure: None }))
+                Body::Program(Arc::new(Program { form, text, export, volatility, limits, closure: None }))
             }
             _ if form.is_some() => return Err(no_body()),
             Some(CreateFunctionBody::Return(value)) if is_apart => {
@@ -430,23 +430,21 @@ pub(crate) fn refuse_equal_bodies(bodies: &[Definition]) -> Result<()> {
     Err(error.with_hint("they differ in the number of their parameters, or in the types of these"))
 }
 
-/// The time that a function in another language has of its own. Fails with 0A000 for other settings.
-fn own_time(settings: &[(String, String)], language: &str) -> Result<Option<Duration>> {
-    let mut own = None;
+/// What a function in another language may take, where that is less than others may. Fails with 0A000 for settings that
+/// are no limits, and with 22023 for values that are none.
+fn own_limits(settings: &[(String, String)], language: &str) -> Result<FunctionLimits> {
+    let mut limits = FunctionLimits::default();
     for (name, value) in settings {
-        if name != "function_time" {
+        if !limits.set(name, value)? {
             let error = Error::unsupported(format!("functions in {language} cannot have {name} of their own"));
-            let hint = "they can have function_time; for others, call it from a function in SQL or PL/pgSQL that has the clause";
+            let own = FunctionLimits::NAMES.join(", ");
+            let hint = format!(
+                "they can have {own}; for others, call it from a function in SQL or PL/pgSQL that has the clause"
+            );
             return Err(error.with_code("0A000").with_hint(hint));
         }
-        let time = duration(value)?;
-        if time.is_zero() {
-            let error = Error::input("a function needs more time than none").with_code("22023");
-            return Err(error.with_hint("write it like 5min"));
-        }
-        own = Some(time);
     }
-    Ok(own)
+    Ok(limits)
 }
 
 /// A statement that makes a function of a module in a file, with the module's bytes in the place of its name. `None`

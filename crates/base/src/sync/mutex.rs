@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use super::driver::{driver, installed};
 use super::latches::{Hold, Latch};
@@ -108,6 +109,29 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
+impl<T> MutexGuard<'_, T> {
+    /// Gives up the lock while something is done.
+    pub fn unlocked<R>(guard: &mut Self, body: impl FnOnce() -> R) -> R {
+        guard.hold = None;
+        match guard.turn.0.take() {
+            Some(lock) => {
+                guard.value = None;
+                give_back(lock);
+                let done = body();
+                installed().into_iter().for_each(|driver| driver.lock(lock));
+                guard.turn = Turn(Some(lock));
+                guard.value = Some(guard.mutex.value.lock());
+                done
+            }
+            None => {
+                let done = parking_lot::MutexGuard::unlocked(guard.value.as_mut().expect(HELD), body);
+                guard.hold = guard.mutex.counted().and_then(Latch::taken);
+                done
+            }
+        }
+    }
+}
+
 impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
@@ -153,6 +177,17 @@ impl Condvar {
                 guard.hold = guard.mutex.counted().and_then(Latch::taken);
             }
         }
+    }
+
+    /// The same, at most for so long. On a thread that a driver owns it ends when others have had a turn: there is no
+    /// time there.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
+        if guard.turn.0.is_some() {
+            return MutexGuard::unlocked(guard, super::thread::yield_now);
+        }
+        guard.hold = None;
+        self.0.wait_for(guard.value.as_mut().expect(HELD), timeout);
+        guard.hold = guard.mutex.counted().and_then(Latch::taken);
     }
 
     /// Wakes one of those that wait.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
 use std::task::Waker;
+use std::time::Duration;
 
 use super::atomic::{AtomicU64, Ordering};
 use super::*;
@@ -115,6 +116,24 @@ fn a_driver_is_asked_at_every_access_on_its_threads() {
     ];
     assert_eq!(seen, expected);
     assert_eq!((mutex.into_inner(), number.into_inner()), (2, 1));
+}
+
+#[test]
+fn a_lock_is_given_up_for_a_while() {
+    let (mutex, condition) = (Mutex::new(0), Condvar::new());
+    let asked = asked(|| {
+        let mut guard = mutex.lock();
+        MutexGuard::unlocked(&mut guard, || *mutex.lock() += 1);
+        assert_eq!(*guard, 1);
+        condition.wait_for(&mut guard, Duration::from_secs(3600));
+    });
+    let (given_up, waited) = (["unlock", "lock", "unlock", "lock"], ["unlock", "yield", "lock"]);
+    assert_eq!(asked, [&["lock"][..], &given_up[..], &waited[..], &["unlock"][..]].concat());
+    // Threads of the system wait for as long as they are told.
+    let mut guard = mutex.lock();
+    MutexGuard::unlocked(&mut guard, || *mutex.lock() += 1);
+    condition.wait_for(&mut guard, Duration::from_millis(1));
+    assert_eq!(*guard, 2);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Whom a session acts as, and what that lets it do: SET ROLE and SET SESSION AUTHORIZATION.
 
+use diligence_base::function_limits::FunctionLimits;
+
 use super::*;
 use crate::authority::OWNER_OID;
 use crate::authority::PUBLIC;
@@ -102,6 +104,15 @@ impl SessionCatalogs {
         let names = self.base.snapshot();
         let settings = names.authority().roles().get(&user).map(|role| role.settings.clone());
         settings.unwrap_or_default().into_iter().collect()
+    }
+
+    /// What the functions in other languages may take that the session calls: the limits of the user who has logged in,
+    /// whatever it acts as.
+    pub fn function_limits(&self) -> FunctionLimits {
+        let Some(user) = self.acting.read().user.clone() else { return FunctionLimits::default() };
+        let names = self.base.snapshot();
+        let role = names.authority().roles().get(&user);
+        role.map(|role| FunctionLimits::of(&role.settings)).unwrap_or_default()
     }
 
     /// The role that SET ROLE has said.

@@ -1,5 +1,5 @@
 //! The engine under schedules that shuttle chooses: ports, stages, scans, the buffer of clusters, shared tables,
-//! cancellation, memory, temp space and sorts that go there.
+//! cancellation, memory, temp space and sorts that go there; and the pool of primed processes.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of
 //! the threads' locks, atomic accesses and wake-ups (see [`diligence_base::sync`]): half of them at random, half with a
@@ -12,6 +12,7 @@
 mod buffer;
 mod driver;
 mod memory;
+mod pool;
 mod ports;
 mod queries;
 mod scans;

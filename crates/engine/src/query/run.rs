@@ -11,6 +11,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{PRINTED_BYTES_MAX, QUERY_GRANT_BYTES, READER_RESTS};
 use diligence_base::seams::Clock;
@@ -74,6 +75,8 @@ pub struct QueryRun {
     pub(super) shared: OnceLock<Shared>,
     pub(super) tables_read: TablesRead,
     pub(super) stopped: AtomicBool,
+    /// What functions in other languages may take.
+    function_limits: FunctionLimits,
     /// What it is sure of before it starts.
     grant_bytes: AtomicUsize,
     /// Whether it has given up its grant until somebody reads again.
@@ -111,6 +114,7 @@ impl QueryRun {
             shared: OnceLock::new(),
             tables_read: TablesRead::default(),
             stopped: AtomicBool::new(false),
+            function_limits: options.function_limits,
             grant_bytes: AtomicUsize::new(QUERY_GRANT_BYTES),
             paused: AtomicBool::new(false),
             rests_since_ns: AtomicU64::new(0),
@@ -521,6 +525,10 @@ impl Caller for QueryRun {
 
     fn printed(&self, message: Message) {
         self.printed.add(message);
+    }
+
+    fn function_limits(&self) -> FunctionLimits {
+        self.function_limits
     }
 
     fn leave(&self) {

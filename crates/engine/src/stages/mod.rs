@@ -26,13 +26,15 @@ mod outside;
 mod packet;
 mod policies;
 mod policy;
+mod policy_kind;
 mod scheduler;
 
 pub use info::{StageCounters, StageInfo, WorkerInfo};
 pub use outside::{Caller, Level, Message, caller, on_behalf_of, outside};
-pub use packet::{Packet, PacketState, Quantum, Step, Work};
+pub use packet::{Arrival, Packet, PacketState, Quantum, Queueing, Step, Work};
 pub use policies::Policies;
-pub use policy::{Arrival, Policy, PolicyKind};
+pub use policy::Policy;
+pub use policy_kind::PolicyKind;
 pub use scheduler::{Crew, Scheduler};
 
 /// The stages of the engine. A packet's stage is that of its pipeline's source.

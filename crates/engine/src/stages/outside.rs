@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use diligence_base::Error;
+use diligence_base::function_limits::FunctionLimits;
 
 /// How serious a message is, as PostgreSQL says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,11 @@ pub trait Caller: Send + Sync {
 
     /// What those outside have to say to the client that has asked.
     fn printed(&self, message: Message);
+
+    /// What the functions in other languages may take that it calls, if that is less than they may take anyway.
+    fn function_limits(&self) -> FunctionLimits {
+        FunctionLimits::default()
+    }
 
     /// The thread will wait, from now on.
     fn leave(&self) {}

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use diligence_base::ids::QueryId;
 use diligence_base::seams::Clock;
 
-use super::{Arrival, Scheduler, StageId};
+use super::StageId;
 use crate::sync::{
     Latch, Mutex,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -22,6 +22,12 @@ pub trait Work: Send {
     fn run(&mut self, quantum: &Quantum<'_>) -> Step;
 }
 
+/// Where packets wait for workers: the scheduler, as far as packets know it.
+pub trait Queueing: Send + Sync + 'static {
+    /// Queues a packet that was made ready by [`Packet::submit`].
+    fn enqueue(&self, packet: Arc<Packet>, arrival: Arrival);
+}
+
 /// How a packet's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -31,6 +37,17 @@ pub enum Step {
     Wait,
     /// Nothing is left to do: the work is dropped.
     Done,
+}
+
+/// Why a packet enters a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It was just made.
+    New,
+    /// What it waited for has happened.
+    Woken,
+    /// Its quantum was over.
+    Yielded,
 }
 
 /// One turn of a packet on a worker.
@@ -117,7 +134,7 @@ pub struct Packet {
     stage: StageId,
     state: AtomicU8,
     work: Mutex<Option<Box<dyn Work>>>,
-    scheduler: Weak<Scheduler>,
+    scheduler: Weak<dyn Queueing>,
     /// When it entered the queue, for waiting times and against starvation.
     pub(super) queued_at_ns: AtomicU64,
     /// What all packets of its query have used of workers.
@@ -130,7 +147,7 @@ pub struct Packet {
 impl Packet {
     /// A packet that waits to be submitted, of a query without others.
     #[cfg(test)]
-    pub fn new(query: QueryId, stage: StageId, work: Box<dyn Work>, scheduler: &Arc<Scheduler>) -> Arc<Self> {
+    pub fn new(query: QueryId, stage: StageId, work: Box<dyn Work>, scheduler: &Arc<impl Queueing>) -> Arc<Self> {
         Self::beside(Arc::new(AtomicU64::new(0)), query, stage, work, scheduler)
     }
 
@@ -140,14 +157,15 @@ impl Packet {
         query: QueryId,
         stage: StageId,
         work: Box<dyn Work>,
-        scheduler: &Arc<Scheduler>,
+        scheduler: &Arc<impl Queueing>,
     ) -> Arc<Self> {
+        let scheduler = Arc::downgrade(scheduler);
         Arc::new(Self {
             query,
             stage,
             state: AtomicU8::new(PacketState::Waiting as u8),
             work: Mutex::named(&WORK, Some(work)),
-            scheduler: Arc::downgrade(scheduler),
+            scheduler,
             queued_at_ns: AtomicU64::new(0),
             attained_ns,
             waited_ns: AtomicU64::new(0),

@@ -8,8 +8,8 @@ use diligence_base::seams::{Clock, NiceSpawn, PinnedSpawn, Spawn, Thread};
 use diligence_base::{Error, Result};
 
 use super::info::{StageCounters, StageInfo, WorkerInfo, WorkerSlot};
-use super::policy::AnyOrder;
-use super::{Arrival, Packet, Policies, Policy, Quantum, StageId};
+use super::policy_kind::AnyOrder;
+use super::{Arrival, Packet, Policies, Policy, Quantum, Queueing, StageId};
 use crate::knobs::Knobs;
 use crate::sync::{
     self, Condvar, Latch, Mutex, MutexGuard,
@@ -121,6 +121,18 @@ pub struct Scheduler {
     workers: Vec<WorkerSlot>,
     clock: Arc<dyn Clock>,
     threads: Mutex<Vec<Box<dyn Thread>>>,
+}
+
+impl Queueing for Scheduler {
+    fn enqueue(&self, packet: Arc<Packet>, arrival: Arrival) {
+        let counters = &self.counters[packet.stage() as usize];
+        counters.queued.fetch_add(1, Ordering::Relaxed);
+        if arrival == Arrival::New {
+            counters.packets_total.fetch_add(1, Ordering::Relaxed);
+        }
+        packet.queued_at_ns.store(self.clock.now_ns(), Ordering::Relaxed);
+        self.push(self.queues.lock(), packet, arrival);
+    }
 }
 
 impl Scheduler {
@@ -287,17 +299,6 @@ impl Scheduler {
         // The express worker is the last; without threads there is only one slot, and no express worker.
         let express = (self.workers.len() > 1).then(|| self.workers.len() - 1);
         self.workers.iter().enumerate().map(|(index, slot)| slot.info(index, express == Some(index))).collect()
-    }
-
-    /// Queues a packet that was made ready by [`Packet::submit`].
-    pub(super) fn enqueue(&self, packet: Arc<Packet>, arrival: Arrival) {
-        let counters = &self.counters[packet.stage() as usize];
-        counters.queued.fetch_add(1, Ordering::Relaxed);
-        if arrival == Arrival::New {
-            counters.packets_total.fetch_add(1, Ordering::Relaxed);
-        }
-        packet.queued_at_ns.store(self.clock.now_ns(), Ordering::Relaxed);
-        self.push(self.queues.lock(), packet, arrival);
     }
 
     /// Puts it into its queue, and calls a worker if one is needed.

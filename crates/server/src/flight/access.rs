@@ -6,9 +6,8 @@
 //! after the last connection over which it was used: a client may come back over a new one.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -18,14 +17,13 @@ use tonic::Status;
 use tonic::metadata::MetadataMap;
 
 use super::connection::Connection;
+use super::held::{Forgets, Held, TokenSession};
 use super::session::FlightSession;
 use super::status::{status, told, unauthenticated};
 use crate::roles::Role;
 use crate::scram::random;
 use crate::service::{Service, basic_credentials, credentials_of};
 
-/// How long a session waits for a new connection with its token.
-const TOKEN_REST: Duration = Duration::from_secs(60);
 /// Bytes of a token: nobody guesses it.
 const TOKEN_BYTES: usize = 32;
 /// Who calls where nobody has to say who he is.
@@ -36,47 +34,6 @@ pub(super) struct Access {
     service: Arc<Service>,
     itself: Weak<Access>,
     tokens: Mutex<HashMap<String, Arc<TokenSession>>>,
-}
-
-/// A session with the connections over which it is used.
-pub(super) struct TokenSession {
-    session: Arc<FlightSession>,
-    connections: AtomicUsize,
-}
-
-/// A token's session, held by a connection.
-pub(super) struct Held {
-    access: Weak<Access>,
-    token: String,
-    held: Arc<TokenSession>,
-}
-
-impl Held {
-    fn new(access: &Weak<Access>, token: &str, held: Arc<TokenSession>) -> Self {
-        held.connections.fetch_add(1, Ordering::AcqRel);
-        Self { access: access.clone(), token: token.to_owned(), held }
-    }
-
-    fn session(&self) -> Arc<FlightSession> {
-        self.held.session.clone()
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if self.held.connections.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return;
-        }
-        let (access, token) = (self.access.clone(), std::mem::take(&mut self.token));
-        // Without a runtime the server has ended, and everything with it.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
-            tokio::time::sleep(TOKEN_REST).await;
-            if let Some(access) = access.upgrade() {
-                access.forget_unused(&token);
-            }
-        });
-    }
 }
 
 /// What the header of a call shows.
@@ -128,9 +85,9 @@ impl Access {
         let role = self.role(&user, password, &connection.peer()).await?;
         let session = told(FlightSession::open(&self.service, &user, role, connection.peer()))?;
         let token = BASE64.encode(told(random(TOKEN_BYTES))?);
-        let held = Arc::new(TokenSession { session, connections: AtomicUsize::new(0) });
+        let held = Arc::new(TokenSession::new(session));
         self.tokens.lock().insert(token.clone(), held.clone());
-        connection.holds(&token, || Held::new(&self.itself, &token, held));
+        connection.holds(&token, || Held::new(self.itself.clone(), &token, held));
         Ok(token)
     }
 
@@ -148,7 +105,7 @@ impl Access {
                 let known = self.tokens.lock().get(&token).cloned();
                 let held = known.ok_or_else(|| unauthenticated("the token is not known, or its session has ended"))?;
                 let session = held.session.clone();
-                connection.holds(&token, || Held::new(&self.itself, &token, held));
+                connection.holds(&token, || Held::new(self.itself.clone(), &token, held));
                 Ok(session)
             }
             Shown::Password(user, password) => {
@@ -177,19 +134,14 @@ impl Access {
     pub(super) fn end(&self) {
         self.tokens.lock().clear();
     }
+}
 
+impl Forgets for Access {
     fn forget_unused(&self, token: &str) {
         let mut tokens = self.tokens.lock();
         let is_unused = |known: &Arc<TokenSession>| known.connections.load(Ordering::Acquire) == 0;
         let forgotten = if tokens.get(token).is_some_and(is_unused) { tokens.remove(token) } else { None };
         drop(tokens);
         drop(forgotten);
-    }
-}
-
-impl Held {
-    /// Whether it holds this session.
-    pub(super) fn is_of(&self, session: &Arc<FlightSession>) -> bool {
-        Arc::ptr_eq(&self.held.session, session)
     }
 }

@@ -20,8 +20,8 @@ use super::messages::{
     SetSessionOptionsRequest, SetSessionOptionsResult,
 };
 use super::parameters::told;
+use super::prepared::{Prepared, handle_of, number_of};
 use super::session::FlightSession;
-use super::statement::{Prepared, handle_of, number_of};
 use super::status::malformed;
 use crate::encoding::flight::{schema_bytes, told_schema};
 use crate::session::commands::{Lasts, TransactionMode};

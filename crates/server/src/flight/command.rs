@@ -7,8 +7,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 
 use super::cancellation::Cancellation;
+use super::prepared::Kind;
 use super::session::FlightSession;
-use super::statement::{Kind, Outcome};
+use super::statement::Outcome;
 use crate::session::commands::Command;
 use crate::session::settings::shown_name;
 use crate::sqlstate;

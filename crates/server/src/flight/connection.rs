@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
-use super::access::Held;
+use super::held::Held;
 use super::session::FlightSession;
 use crate::accepting::{Arrived, Socket};
 

@@ -7,9 +7,6 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use diligence_base::{Error, Result};
 
-use super::cancellation::Cancellation;
-use super::session::FlightSession;
-use super::statement::Prepared;
 use crate::sqlstate;
 
 /// Bytes of values that wait for a query at most.
@@ -65,7 +62,7 @@ impl Parameters {
 }
 
 /// The type of values that the engine computes with, for those that clients have.
-fn of_engine(data_type: &DataType) -> DataType {
+pub(super) fn of_engine(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Int8 | DataType::UInt8 => DataType::Int16,
         DataType::UInt16 => DataType::Int32,
@@ -126,37 +123,6 @@ pub(super) fn converted(batch: &RecordBatch, wanted: &[DataType]) -> Result<Reco
 pub(super) fn told(parameters: &[DataType]) -> Schema {
     let field = |(index, known): (usize, &DataType)| Field::new(format!("${}", index + 1), known.clone(), true);
     Schema::new(parameters.iter().enumerate().map(field).collect::<Vec<_>>())
-}
-
-impl FlightSession {
-    /// The types in which a prepared statement takes values that come in columns of these types. Where the statement
-    /// leaves it open, they are the client's. Fails with code 08P01 if there are not as many as parameters.
-    pub(super) async fn types_for(
-        &self,
-        prepared: &Prepared,
-        sent: &Schema,
-        cancellation: &Cancellation,
-    ) -> Result<Vec<DataType>> {
-        let known = &prepared.parameters;
-        if sent.fields().len() != known.len() {
-            let (wanted, found) = (known.len(), sent.fields().len());
-            let error = Error::input(format!("the statement has {wanted} parameters; found {found} values"));
-            return Err(error.with_code(sqlstate::PROTOCOL));
-        }
-        let open = known.iter().zip(sent.fields()).map(|(known, field)| {
-            let own = of_engine(field.data_type());
-            (*known == DataType::Utf8View && own != *known).then_some(own)
-        });
-        let given = open.collect::<Vec<_>>();
-        if given.iter().all(Option::is_none) {
-            return Ok(known.clone());
-        }
-        // Text is also what a parameter is of which the statement says nothing; else the client's type does not fit.
-        match self.describe(&prepared.kind, given, cancellation).await {
-            Ok(description) => Ok(description.parameters),
-            Err(_) => Ok(known.clone()),
-        }
-    }
 }
 
 #[cfg(test)]

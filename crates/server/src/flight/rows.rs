@@ -13,8 +13,9 @@ use futures::{Stream, TryStreamExt};
 use tonic::Status;
 
 use super::parameters::Parameters;
+use super::prepared::Kind;
 use super::session::{FlightSession, Running};
-use super::statement::{Kind, Outcome};
+use super::statement::Outcome;
 use super::status::status;
 use crate::encoding::flight::{FlightWriter, told_schema};
 use crate::execution::{Making, RunningStatement, delivered};

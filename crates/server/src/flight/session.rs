@@ -12,8 +12,7 @@ use diligence_db::{Facts, Session};
 use parking_lot::Mutex;
 
 use super::cancellation::Cancellation;
-use super::statement::{Offer, Prepared};
-use super::transaction::Open;
+use super::prepared::{Offer, Prepared};
 use crate::admission::Asker;
 use crate::execution::{Allowed, StatementExecution};
 use crate::registry::Registered;
@@ -50,6 +49,17 @@ pub(super) struct State {
     /// Statements whose tickets were given out; the oldest first.
     offers: BTreeMap<u64, Offer>,
     running: HashMap<u64, Cancellation>,
+}
+
+/// A transaction that is open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    /// What its client calls it.
+    pub(super) number: u64,
+    /// Whether its statements may write.
+    pub(super) writes: bool,
+    /// Whether a statement has failed: nothing but a rollback goes on.
+    pub(super) has_failed: bool,
 }
 
 /// A statement that runs, as long as it lives.

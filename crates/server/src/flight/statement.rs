@@ -1,4 +1,4 @@
-//! Statements of Flight SQL: what was prepared, what waits to be fetched, and how they are run.
+//! Statements of Flight SQL, and how they are run.
 //!
 //! A query is run when its ticket is shown. A statement without rows, and one that writes, is run when its client asks
 //! for the ticket of a statement without rows, or for its rows: so it is done when the call is answered.
@@ -6,75 +6,17 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use diligence_base::{Error, Result};
-use diligence_db::{Description, ParsedStatement};
+use diligence_db::Description;
 
 use super::cancellation::Cancellation;
-use super::parameters::Parameters;
+use super::parameters::{Parameters, of_engine};
+use super::prepared::{Kind, Prepared};
 use super::session::{FlightSession, Running};
 use crate::execution::RunningStatement;
-use crate::session::commands::{self, Command};
+use crate::session::commands;
 use crate::sqlstate;
-
-/// The bytes that clients call something by its number.
-pub(super) fn handle_of(number: u64) -> Vec<u8> {
-    number.to_be_bytes().to_vec()
-}
-
-/// The number behind such bytes; `None` if they are nobody's.
-pub(super) fn number_of(handle: &[u8]) -> Option<u64> {
-    handle.try_into().ok().map(u64::from_be_bytes)
-}
-
-/// What a statement is to the session.
-#[derive(Clone)]
-pub(super) enum Kind {
-    /// One that the session answers.
-    Command(Command),
-    /// One for the engine.
-    Statement(ParsedStatement),
-}
-
-/// A prepared statement.
-pub(super) struct Prepared {
-    /// As it was sent.
-    pub(super) text: String,
-    pub(super) kind: Kind,
-    /// The types of its parameters.
-    pub(super) parameters: Vec<DataType>,
-    /// Its columns; `None` for a statement without rows.
-    pub(super) schema: Option<SchemaRef>,
-    /// The values that were bound to it.
-    pub(super) bound: Option<Parameters>,
-}
-
-impl Prepared {
-    /// The same with these values.
-    pub(super) fn with(&self, values: Parameters) -> Self {
-        Self {
-            text: self.text.clone(),
-            kind: self.kind.clone(),
-            parameters: self.parameters.clone(),
-            schema: self.schema.clone(),
-            bound: Some(values),
-        }
-    }
-}
-
-/// A statement whose ticket was given out.
-pub(super) struct Offer {
-    pub(super) text: String,
-    pub(super) what: Offered,
-}
-
-/// What comes out of it.
-pub(super) enum Offered {
-    /// The rows of a statement, run with each row of the values; its columns, if they are known before it is run.
-    Rows(Kind, Parameters, Option<SchemaRef>),
-    /// Nothing: it is done.
-    Done,
-}
 
 /// What a statement gives when it is run once.
 pub(super) enum Outcome {
@@ -87,6 +29,35 @@ pub(super) enum Outcome {
 }
 
 impl FlightSession {
+    /// The types in which a prepared statement takes values that come in columns of these types. Where the statement
+    /// leaves it open, they are the client's. Fails with code 08P01 if there are not as many as parameters.
+    pub(super) async fn types_for(
+        &self,
+        prepared: &Prepared,
+        sent: &Schema,
+        cancellation: &Cancellation,
+    ) -> Result<Vec<DataType>> {
+        let known = &prepared.parameters;
+        if sent.fields().len() != known.len() {
+            let (wanted, found) = (known.len(), sent.fields().len());
+            let error = Error::input(format!("the statement has {wanted} parameters; found {found} values"));
+            return Err(error.with_code(sqlstate::PROTOCOL));
+        }
+        let open = known.iter().zip(sent.fields()).map(|(known, field)| {
+            let own = of_engine(field.data_type());
+            (*known == DataType::Utf8View && own != *known).then_some(own)
+        });
+        let given = open.collect::<Vec<_>>();
+        if given.iter().all(Option::is_none) {
+            return Ok(known.clone());
+        }
+        // Text is also what a parameter is of which the statement says nothing; else the client's type does not fit.
+        match self.describe(&prepared.kind, given, cancellation).await {
+            Ok(description) => Ok(description.parameters),
+            Err(_) => Ok(known.clone()),
+        }
+    }
+
     /// The one statement of a text. Fails with code 42601 if there is none, or there are several.
     pub(super) async fn read(&self, text: &str, cancellation: &Cancellation) -> Result<Kind> {
         let mut statements = self.split(text, cancellation).await?;

@@ -7,22 +7,12 @@
 
 use diligence_base::{Error, Result};
 
-use super::session::{FlightSession, State};
+use super::prepared::number_of;
+use super::session::{FlightSession, Open, State};
 use crate::registry::InBlock;
 use crate::session::commands::{Lasts, TransactionMode};
 use crate::session::settings::{SHARED, Value, shared};
 use crate::sqlstate;
-
-/// A transaction that is open.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
-    /// What its client calls it.
-    pub(super) number: u64,
-    /// Whether its statements may write.
-    pub(super) writes: bool,
-    /// Whether a statement has failed: nothing but a rollback goes on.
-    pub(super) has_failed: bool,
-}
 
 /// A transaction that a call begins for itself. Dropped before its end, it is rolled back.
 pub(super) struct OwnTransaction<'s> {
@@ -75,14 +65,14 @@ impl FlightSession {
 
     /// Whether a transaction was ended by a commit that failed, the last of this session. To roll it back is nothing.
     pub(super) fn has_lost(&self, named: &[u8]) -> bool {
-        let number = super::statement::number_of(named);
+        let number = number_of(named);
         number.is_some() && self.state.lock().lost == number
     }
 
     /// Fails with code 25P01 unless the transaction that a call names is open; a call need not name one.
     pub(super) fn check_transaction(&self, named: Option<&[u8]>) -> Result<()> {
         let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(()) };
-        let number = super::statement::number_of(named);
+        let number = number_of(named);
         if number.is_some() && self.state.lock().open.map(|open| open.number) == number {
             return Ok(());
         }

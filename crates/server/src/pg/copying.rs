@@ -11,7 +11,8 @@ use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In}
 use super::copied_file::{FileSource, FileTarget};
 use super::copy::CopyDecoder;
 use super::run::ROWS_BYTES;
-use super::session::{Outcome, PgSession, Trouble};
+use super::session::PgSession;
+use super::trouble::{Outcome, Trouble};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing, Verbosity};

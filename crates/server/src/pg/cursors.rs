@@ -8,53 +8,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use diligence_base::Error;
-use diligence_db::{CursorInfo, CursorRows, CursorWay, FollowedQuery};
+use diligence_db::{CursorInfo, CursorRows, CursorWay};
 use parking_lot::Mutex;
 
+use super::cursor::{Cursor, only_forward};
 use super::portal::{Portal, PortalState, PreparedKind};
 use super::run::messages;
-use super::session::{Block, Outcome, PgSession, Trouble};
+use super::session::PgSession;
+use super::trouble::{Block, Outcome, Trouble};
 use crate::encoding::columns::{Columns, Form};
 use crate::session::cursors::Declared;
-
-/// A cursor that DECLARE has opened.
-pub(super) struct Cursor {
-    pub(super) portal: Portal,
-    /// Its rows, if they are kept, once they are.
-    kept: Option<Arc<Mutex<CursorRows>>>,
-    /// Rows that it has passed, if they are not.
-    passed: u64,
-    declared: Declared,
-    /// Whether it goes back, too.
-    goes_back: bool,
-    /// Whether the block has opened it that is open.
-    in_block: bool,
-    /// How its rows are found again, until they are kept.
-    followed: Option<FollowedQuery>,
-}
-
-impl Cursor {
-    fn is_kept(&self) -> bool {
-        self.declared.is_scroll || self.declared.is_holdable || self.followed.is_some() || self.kept.is_some()
-    }
-
-    /// Fails with 55000 if it only goes forward, and not so.
-    fn check_way(&self, rows: &Mutex<CursorRows>, way: CursorWay) -> Result<(), Error> {
-        let is_forward = match way {
-            _ if self.goes_back => true,
-            CursorWay::By(by) | CursorWay::Relative(by) => by > 0,
-            CursorWay::To(to) => to > rows.lock().place(),
-            CursorWay::All => true,
-            CursorWay::AllBackward => false,
-        };
-        if is_forward { Ok(()) } else { Err(only_forward()) }
-    }
-}
-
-fn only_forward() -> Error {
-    let error = Error::input("cursor can only scan forward").with_code("55000");
-    error.with_hint("Declare it with SCROLL option to enable backward scan.")
-}
 
 impl PgSession {
     pub(super) async fn declare(&mut self, declared: &Declared) -> Outcome {

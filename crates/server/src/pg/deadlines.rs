@@ -1,24 +1,22 @@
 //! How long a session may take: for a statement, for a transaction, and at rest.
 
-use std::time::Duration;
-
 use diligence_base::{Error, ErrorKind};
 use tokio::time::Instant;
 
-use super::session::{Block, PgSession, Trouble};
+use super::trouble::Trouble;
 use super::wire::Broken;
 use crate::sqlstate;
 
 /// When something has to end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Deadline {
-    at: Instant,
-    of: Over,
+    pub(super) at: Instant,
+    pub(super) of: Over,
 }
 
 /// What is over then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+pub(super) enum Over {
     /// The time of a statement: it fails, and the session goes on.
     Statement,
     /// The time of a transaction. The session ends with it, and with each of those below.
@@ -56,33 +54,7 @@ impl Deadline {
     }
 }
 
-impl PgSession {
-    /// When a statement that begins now has to end.
-    pub(super) fn deadline(&self) -> Option<Deadline> {
-        let now = Instant::now();
-        let statement = self.settings.timeout().map(|time| Deadline { at: now + time, of: Over::Statement });
-        sooner(statement, self.transaction_deadline(now))
-    }
-
-    /// When a session that rests since then has to do something.
-    pub(super) fn rest_deadline(&self, since: Instant) -> Option<Deadline> {
-        let until = |name, of| self.settings.duration(name).map(|time| Deadline { at: since + time, of });
-        match self.block {
-            Block::None => until("idle_session_timeout", Over::Rest),
-            Block::Open | Block::Failed => sooner(
-                until("idle_in_transaction_session_timeout", Over::RestInTransaction),
-                self.transaction_deadline(since),
-            ),
-        }
-    }
-
-    /// When the transaction has to end that goes on, or that begins now.
-    fn transaction_deadline(&self, now: Instant) -> Option<Deadline> {
-        let time: Duration = self.settings.duration("transaction_timeout")?;
-        Some(Deadline { at: self.block_began.unwrap_or(now) + time, of: Over::Transaction })
-    }
-}
-
-fn sooner(one: Option<Deadline>, other: Option<Deadline>) -> Option<Deadline> {
+/// Whichever comes first.
+pub(super) fn sooner(one: Option<Deadline>, other: Option<Deadline>) -> Option<Deadline> {
     [one, other].into_iter().flatten().min_by_key(|deadline| deadline.at)
 }

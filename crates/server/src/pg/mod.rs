@@ -8,6 +8,7 @@
 mod copied_file;
 mod copy;
 mod copying;
+mod cursor;
 mod cursors;
 mod deadlines;
 mod listener;
@@ -19,6 +20,7 @@ mod session;
 mod startup;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod wire;
 
 use std::sync::Arc;

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
-use super::session::{Block, Outcome, PgSession, failed_block};
+use super::session::{PgSession, failed_block};
+use super::trouble::{Block, Outcome};
 use super::wire::notice;
 use crate::encoding::columns::{Columns, Rows};
 use crate::execution::{Allowed, CommandDone, RunningStatement};

@@ -14,6 +14,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
@@ -29,10 +30,11 @@ use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In}
 use tokio::time::Instant;
 
 use super::Peer;
-use super::cursors::Cursor;
-use super::deadlines::Deadline;
+use super::cursor::Cursor;
+use super::deadlines::{Deadline, Over, sooner};
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
 use super::startup::Arrival;
+use super::trouble::{Block, Outcome, Trouble};
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, notice};
 use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
@@ -47,39 +49,6 @@ use crate::sqlstate;
 
 /// Prepared statements and portals of one session at most.
 const NAMED_MAX: usize = 10_000;
-
-/// What ends a statement, or the session.
-pub(super) enum Trouble {
-    /// The statement failed; the session goes on.
-    Failed(Error),
-    /// The connection cannot go on.
-    Broken(Broken),
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        Trouble::Failed(error)
-    }
-}
-
-impl From<Broken> for Trouble {
-    fn from(broken: Broken) -> Self {
-        Trouble::Broken(broken)
-    }
-}
-
-pub(super) type Outcome<T = ()> = std::result::Result<T, Trouble>;
-
-/// A block of statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Block {
-    /// None: every statement stands by itself.
-    None,
-    /// Statements are its parts.
-    Open,
-    /// A statement failed: nothing but ROLLBACK goes on.
-    Failed,
-}
 
 /// One client's session.
 pub(super) struct PgSession {
@@ -174,6 +143,31 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
 }
 
 impl PgSession {
+    /// When a statement that begins now has to end.
+    pub(super) fn deadline(&self) -> Option<Deadline> {
+        let now = Instant::now();
+        let statement = self.settings.timeout().map(|time| Deadline { at: now + time, of: Over::Statement });
+        sooner(statement, self.transaction_deadline(now))
+    }
+
+    /// When a session that rests since then has to do something.
+    pub(super) fn rest_deadline(&self, since: Instant) -> Option<Deadline> {
+        let until = |name, of| self.settings.duration(name).map(|time| Deadline { at: since + time, of });
+        match self.block {
+            Block::None => until("idle_session_timeout", Over::Rest),
+            Block::Open | Block::Failed => sooner(
+                until("idle_in_transaction_session_timeout", Over::RestInTransaction),
+                self.transaction_deadline(since),
+            ),
+        }
+    }
+
+    /// When the transaction has to end that goes on, or that begins now.
+    fn transaction_deadline(&self, now: Instant) -> Option<Deadline> {
+        let time: Duration = self.settings.duration("transaction_timeout")?;
+        Some(Deadline { at: self.block_began.unwrap_or(now) + time, of: Over::Transaction })
+    }
+
     async fn greet(&mut self, parameters: &[(String, String)]) -> Result<(), Broken> {
         for name in SHARED {
             self.shared_changed(name);

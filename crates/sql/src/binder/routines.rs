@@ -71,7 +71,7 @@ impl Binder<'_> {
         }
         if let Body::Program(program) = &definition.body {
             match program.form {
-                Form::RowSets => return Err(in_from(&name)),
+                _ if definition.gives_rows => return Err(in_from(&name)),
                 Form::Groups => return self.group_program(&name, vec![definition], function, level).map(Some),
                 _ => {}
             }
@@ -289,7 +289,7 @@ impl Binder<'_> {
             Ok((parameter.name.trim_matches('"').to_owned(), carried(data_type)?))
         };
         let returns = match &definition.returns {
-            _ if program.form == Form::RowSets => Carried::of(&SqlType::Text, program.form)?,
+            _ if definition.gives_rows => Carried::of(&SqlType::Text, program.form)?,
             Some(returns) => carried(returns)?,
             None => return Err(Error::bug("a function that returns nothing")),
         };
@@ -344,7 +344,7 @@ impl Binder<'_> {
         };
         if let Body::Program(program) = &definition.body {
             let scalar = self.program(&definition, program, &arguments, level)?;
-            if program.form == Form::RowSets {
+            if definition.gives_rows {
                 // Its value is a text of JSON: a list of rows, which are lists of texts.
                 let query = Arc::new(crate::parse::query(&rows_query(&definition.columns))?);
                 let value = scalar.cast(SqlType::Json, true);

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
 use diligence_disk::IoPool;
 use diligence_storage::{PartIo, WriteIo};
@@ -132,6 +133,10 @@ impl Caller for OnPool {
 
     fn printed(&self, message: Message) {
         self.query.printed(message);
+    }
+
+    fn function_limits(&self) -> FunctionLimits {
+        self.query.function_limits()
     }
 
     fn leave(&self) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion_common::ScalarValue;
+use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Membership, RoleChange, RoleDefinition, Speaker};
 use diligence_catalog::privileges::OWNER;
@@ -180,29 +181,11 @@ impl Around<'_> {
         if words.take(&["in", "database"]) {
             words.name()?;
         }
-        if words.take(&["set"]) {
+        if words.come(&["set"]) || words.come(&["reset"]) {
             if !is_own && !self.makes_roles() {
                 return Err(denied());
             }
-            let mut setting = words.name()?.0;
-            while words.take(&["."]) {
-                setting = format!("{setting}.{}", words.name()?.0);
-            }
-            if !words.take(&["to"]) && !words.take(&["="]) {
-                return Err(words.wrong());
-            }
-            match words.take(&["default"]) {
-                true => drop(definition.settings.remove(&setting)),
-                false => drop(definition.settings.insert(setting, words.rest())),
-            }
-        } else if words.take(&["reset"]) {
-            if !is_own && !self.makes_roles() {
-                return Err(denied());
-            }
-            match words.take(&["all"]) {
-                true => definition.settings.clear(),
-                false => drop(definition.settings.remove(&words.name()?.0)),
-            }
+            self.change_settings(words, &mut definition)?;
         } else {
             if self.at.snapshot.users().contains_key(&name) {
                 return Err(of_file(&name));
@@ -223,6 +206,45 @@ impl Around<'_> {
         words.end()?;
         let put = change(RoleChange::Put { name: name.clone(), definition }, "ALTER ROLE");
         Ok(Statement::Command(self.with_entries(&[name], put, "ALTER ROLE")))
+    }
+
+    /// SET and RESET of ALTER ROLE. Fails with 42501 if a role changes its own limits, with 22023 if a limit is none.
+    fn change_settings(&self, words: &mut Words, role: &mut RoleDefinition) -> Result<()> {
+        let may_limit = self.makes_roles();
+        let check = |setting: &str| match FunctionLimits::is_one(setting) && !may_limit {
+            true => {
+                let error = Error::input(format!("permission denied to set \"{setting}\" of a role"));
+                Err(error.with_code(DENIED).with_hint("a role's limits are set by those who may make roles"))
+            }
+            false => Ok(()),
+        };
+        if words.take(&["reset"]) {
+            if words.take(&["all"]) {
+                role.settings.retain(|setting, _| check(setting).is_err());
+                return Ok(());
+            }
+            let setting = words.name()?.0;
+            check(&setting)?;
+            role.settings.remove(&setting);
+            return Ok(());
+        }
+        words.word()?;
+        let mut setting = words.name()?.0;
+        while words.take(&["."]) {
+            setting = format!("{setting}.{}", words.name()?.0);
+        }
+        if !words.take(&["to"]) && !words.take(&["="]) {
+            return Err(words.wrong());
+        }
+        check(&setting)?;
+        if words.take(&["default"]) {
+            role.settings.remove(&setting);
+            return Ok(());
+        }
+        let value = words.rest();
+        FunctionLimits::default().set(&setting, &value)?;
+        role.settings.insert(setting, value);
+        Ok(())
     }
 
     /// DROP ROLE.

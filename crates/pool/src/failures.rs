@@ -1,0 +1,85 @@
+//! The errors of calls whose functions or processes failed.
+
+use diligence_base::Error;
+
+use crate::code::{Kind, Runtime};
+use crate::options::Launch;
+
+/// Who has set the limit that a function has reached.
+pub(crate) enum Limiter {
+    Role,
+    Function,
+    Everybody,
+}
+
+impl Limiter {
+    /// Given the limits of the caller, and of the call, which is the least of the caller's and the function's.
+    pub(crate) fn of<T: PartialEq>(by_caller: Option<T>, of_call: Option<T>) -> Self {
+        match (by_caller, of_call) {
+            (_, None) => Self::Everybody,
+            (by_caller, of_call) if by_caller == of_call => Self::Role,
+            _ => Self::Function,
+        }
+    }
+
+    /// How a function gets more of it.
+    pub(crate) fn hint(&self, function: &str, setting: &str, value: &str) -> String {
+        match self {
+            Self::Role => format!("ALTER ROLE … SET {setting} = '{value}' gives your role more"),
+            Self::Function => format!("ALTER FUNCTION {function} SET {setting} = '{value}' gives it more"),
+            Self::Everybody => format!("SET {setting} = '{value}' gives all functions more"),
+        }
+    }
+}
+
+/// The error for an answer that makes no sense.
+pub(crate) fn nonsense(name: &str, reason: &str) -> Error {
+    let error = Error::value(format!("the process of the function {name} answered what makes no sense: {reason}"));
+    error.with_code("39000").with_hint("a function must leave the process' sockets alone")
+}
+
+/// The error for a process that the system does not start.
+pub(crate) fn refused_start(launch: &Launch, error: &std::io::Error) -> Error {
+    let program = launch.path();
+    let program = program.display();
+    let (what, hint) = match launch.runtime {
+        Runtime::Python => (
+            "Python interpreter",
+            "install Python 3.8 or newer (apt install python3), or say where it is: SET python = '/path/to/python3'",
+        ),
+        Runtime::Wasm => (
+            "machine of WebAssembly",
+            "put diligence-wasm beside the program (cargo build --release --manifest-path wasm/Cargo.toml), or say where it \
+             is: SET wasm = '/path/to/diligence-wasm'",
+        ),
+    };
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return Error::input(format!("there is no {what}: '{program}' was not found"))
+            .with_code("58P01")
+            .with_hint(hint);
+    }
+    Error::resource(format!("the {what} '{program}' cannot be started: {error}")).with_code("58000")
+}
+
+/// A type's name for people.
+pub(crate) fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Boolean => "boolean",
+        Kind::SmallInt => "smallint",
+        Kind::Integer => "integer",
+        Kind::BigInt => "bigint",
+        Kind::Real => "real",
+        Kind::Double => "double precision",
+        Kind::Numeric => "numeric",
+        Kind::Text => "text",
+        Kind::Bytes => "bytea",
+    }
+}
+
+/// The end of a text that may be long.
+pub(crate) fn last_lines(text: &str) -> &str {
+    const LAST_BYTES: usize = 2000;
+    let from = text.len().saturating_sub(LAST_BYTES);
+    let from = (from..text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or(0);
+    &text[from..]
+}
