@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
 use crate::catalog::{gone, not_in_memory, objects_mut, put};
-use crate::counted::{losing_defaults, whole_name};
+use crate::counted::{counted_by, losing_defaults, whole_name};
 use crate::enums::with_literal;
 use crate::journal::{Entry, Staged};
 use crate::pieces::conflict;
@@ -205,7 +205,8 @@ impl Catalog {
     }
 
     /// Puts other rows, with other columns and rules, in the place of a table's. Sequences that its columns own from
-    /// now on go on behind `count` numbers. Fails as [`alter`](Self::alter) does.
+    /// now on go on behind `count` numbers, and those of columns that are gone go, unless a
+    /// default counts by one. Fails as [`alter`](Self::alter) does.
     pub fn rewrite(
         &self,
         table: &ObjectRef,
@@ -227,7 +228,26 @@ impl Catalog {
             put(root, Object { relation, version: self.next_version(), ..Object::clone(&now) })?;
             let object = root.get(&table.name).cloned().ok_or_else(|| Error::bug("a table is not there"))?;
             let mut told = vec![CatalogChange { name: table.name.clone(), object: table.id, is_naming: true }];
-            let mut entries = vec![(None, Some(Entry::Create(object)))];
+            let mut entries = vec![(None, Some(Entry::Create(object.clone())))];
+            let has = |column: &String| match &object.relation {
+                Relation::Native(rows) => rows.schema().index_of(column).is_ok(),
+                _ => false,
+            };
+            let of_gone = |own: &Arc<Object>| match &own.relation {
+                Relation::Sequence(sequence) => sequence.options.owner.as_ref().is_some_and(|(_, column)| !has(column)),
+                _ => false,
+            };
+            for own in root.owned_by(table.id).into_iter().filter(of_gone) {
+                if !counted_by(root, &own.name, &[]).is_empty() {
+                    continue;
+                }
+                if let Some(objects) = objects_mut(root, &own.name.schema) {
+                    objects.remove(&own.name.name);
+                }
+                told.push(CatalogChange { name: own.name.clone(), object: own.id, is_naming: true });
+                let entry = own.relation.is_kept().then(|| Entry::Drop { name: own.name.clone() });
+                entries.push((Some(Staged::default()), entry));
+            }
             for OwnedSequence { name, column, options } in sequences {
                 let options = SequenceOptions { owner: Some((table.id, column)), ..options };
                 let sequence = Sequence::behind(options, count);

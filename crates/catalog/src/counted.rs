@@ -16,7 +16,11 @@ pub fn whole_name(name: &RelationName) -> String {
 }
 
 /// The tables whose columns count by a sequence, with these columns, in order; not those of these names.
-fn counted_by(root: &Root, sequence: &RelationName, but: &[RelationName]) -> Vec<(Arc<Object>, Vec<String>)> {
+pub(crate) fn counted_by(
+    root: &Root,
+    sequence: &RelationName,
+    but: &[RelationName],
+) -> Vec<(Arc<Object>, Vec<String>)> {
     let name = whole_name(sequence);
     let objects = root.schemas.values().flat_map(|schema| schema.objects.values());
     let counting = objects.filter(|table| !but.contains(&table.name)).filter_map(|table| {

@@ -411,6 +411,10 @@ impl Around<'_> {
         let definition = definitions.pop().ok_or_else(|| Error::bug("a macro without a body"))?;
         let tag = if definition.is_procedure { "CREATE PROCEDURE" } else { tag };
         if !definition.is_macro {
+            let of_types = definition.parameters.iter().filter(|parameter| parameter.data_type.is_some());
+            for default in of_types.filter_map(|parameter| parameter.default.as_ref()) {
+                binder::refuse_queries(default, "DEFAULT expression")?;
+            }
             binder::check_routine(&definition, self)?;
         }
         let routine = Arc::new(Routine { source: Arc::new(statement.clone()), depth: parsed.depth });
