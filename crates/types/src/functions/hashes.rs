@@ -1,5 +1,5 @@
-//! PostgreSQL's hash functions (`hashtext`, `hashint4`, …): numbers for values, which programs keep and lock by, so they
-//! are PostgreSQL's to the bit. They are Bob Jenkins' of 2006 ("lookup3"), over bytes of a little-endian machine.
+//! PostgreSQL's hash functions (`hashtext`, `hashint4`, …): numbers for values, which programs keep and lock by, so
+//! they are PostgreSQL's to the bit. They are Bob Jenkins' of 2006 ("lookup3"), over bytes of a little-endian machine.
 
 use super::calendar::is_infinite;
 use super::catalog::Catalog;
