@@ -483,8 +483,8 @@ impl Session {
         self.0.settings.lock_timeout()
     }
 
-    /// A trigger begins, whose rows a statement changes that waits for it: the session runs no other meanwhile but those
-    /// within it.
+    /// A trigger begins. The statement that fires it waits for it: the session runs no other meanwhile but those within
+    /// it.
     pub(crate) fn enter_trigger(&self) -> Counted<'_> {
         Counted::one_more(&self.0.triggers)
     }

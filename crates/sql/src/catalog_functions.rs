@@ -10,7 +10,7 @@ use crate::formulas;
 /// Functions as expressions of their arguments. What is not here is never there, or always so. `@PATH@` and `@HIDDEN@`
 /// stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 69] = [
+const FUNCTIONS: [(&str, &str); 74] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("current_query", "(SELECT max(_a.query) FROM pg_catalog.pg_stat_activity _a WHERE _a.pid = pg_backend_pid())"),
@@ -102,6 +102,11 @@ const FUNCTIONS: [(&str, &str); 69] = [
     ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_whole = lower($1) \
       OR _t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@) AND _t.type_name = lower($1) OR _t.type_sql_name = CASE lower($1) WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'float' THEN 'double precision' WHEN 'char' THEN 'character' ELSE $1 END)"),
     ("txid_current", "CAST(1 AS BIGINT)"),
+    ("uuid_nil", "CAST('00000000-0000-0000-0000-000000000000' AS UUID)"),
+    ("uuid_ns_dns", "CAST('6ba7b810-9dad-11d1-80b4-00c04fd430c8' AS UUID)"),
+    ("uuid_ns_oid", "CAST('6ba7b812-9dad-11d1-80b4-00c04fd430c8' AS UUID)"),
+    ("uuid_ns_url", "CAST('6ba7b811-9dad-11d1-80b4-00c04fd430c8' AS UUID)"),
+    ("uuid_ns_x500", "CAST('6ba7b814-9dad-11d1-80b4-00c04fd430c8' AS UUID)"),
 ];
 
 /// `pg_get_triggerdef` with a second argument: whether schemas are left out where names are found without them.

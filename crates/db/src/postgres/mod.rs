@@ -2,8 +2,8 @@
 //!
 //! What PostgreSQL has and we do not (policies, rules, …) are tables without rows, so that a client's joins over them
 //! find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials`, `pg_lock_waits`,
-//! `pg_role_names`, `pg_relation_sizes`, `pg_trigger_texts`, `pg_single_grants` and those that end in `_texts` are ours:
-//! what functions and casts about numbers look into, with columns whose names nobody else's are. Numbers are the
+//! `pg_role_names`, `pg_relation_sizes`, `pg_trigger_texts`, `pg_single_grants` and those that end in `_texts` are
+//! ours: what functions and casts about numbers look into, with columns whose names nobody else's are. Numbers are the
 //! catalog's; those from [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows of itself. All
 //! tables of one statement are computed from the same snapshot.
 

@@ -347,7 +347,7 @@ fn in_digits(catalog: &mut Catalog) {
 }
 
 /// The digest of FIPS 180-4, which is safe against nobody any more.
-fn sha1(bytes: &[u8]) -> [u8; 20] {
+pub(super) fn sha1(bytes: &[u8]) -> [u8; 20] {
     let mut padded = bytes.to_vec();
     padded.push(0x80);
     padded.resize(padded.len() + (120 - padded.len() % 64) % 64, 0);
@@ -386,7 +386,6 @@ fn sha1(bytes: &[u8]) -> [u8; 20] {
 fn digests(catalog: &mut Catalog) {
     let md5: fn() -> Arc<ScalarUDF> = crypto::md5;
     catalog.add_all(&["md5(text) -> text", "md5(bytea) -> text"], Body::DataFusion(md5));
-    catalog.add_all(&["digest(text, text) -> bytea", "digest(bytea, text) -> bytea"], Body::DataFusion(crypto::digest));
     catalog.add("sha1(text) -> text", kernel!(|a: &str| to_hex(&sha1(a.as_bytes()))));
     catalog.add("sha1(bytea) -> text", kernel!(|a: &[u8]| to_hex(&sha1(a))));
     catalog.add("sha224(bytea) -> bytea", Body::DataFusion(crypto::sha224));

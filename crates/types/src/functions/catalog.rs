@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bins, bits, bytes, collated, comparisons, date_units, datetime, dimensions, domains, duckdb,
-    enums, foreign, formatting, hashes, intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric,
-    others, patterns, ranges, strftime, strings, text_search, zoned_times,
+    arithmetic, arrays, bins, bits, bytes, collated, comparisons, date_units, datetime, digests, dimensions, domains,
+    duckdb, enums, foreign, formatting, hashes, intervals, json, lists, maps, math, more_texts, multiranges, networks,
+    numeric, others, patterns, ranges, strftime, strings, text_search, zoned_times,
 };
 use crate::SqlType;
 
@@ -49,6 +49,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     text_search::declare(&mut catalog);
     others::declare(&mut catalog);
     hashes::declare(&mut catalog);
+    digests::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
     more_texts::declare(&mut catalog);
     strftime::declare(&mut catalog);

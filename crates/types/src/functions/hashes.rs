@@ -1,6 +1,7 @@
-//! PostgreSQL's hash functions (`hashtext`, `hashint4`, …): numbers for values, which programs keep and lock by, so they
-//! are PostgreSQL's to the bit. They are Bob Jenkins' of 2006 ("lookup3"), over bytes of a little-endian machine.
+//! PostgreSQL's hash functions (`hashtext`, `hashint4`, …): numbers for values, which programs keep and lock by, so
+//! they are PostgreSQL's to the bit. They are Bob Jenkins' of 2006 ("lookup3"), over bytes of a little-endian machine.
 
+use super::calendar::is_infinite;
 use super::catalog::Catalog;
 use super::columns::{Timestamp, kernel};
 
@@ -46,7 +47,10 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("uuid_hash(uuid) -> integer", kernel!(|text: &str| short(of_bytes(&bytes_of_uuid(text), 0))));
     catalog.add(
         "timestamp_hash(timestamp) -> integer",
-        kernel!(|moment: Timestamp| short(of_word(folded(moment.0.saturating_sub(MICROSECONDS_TO_2000)), 0))),
+        kernel!(|moment: Timestamp| {
+            let since = if is_infinite(moment.0) { moment.0 } else { moment.0.saturating_sub(MICROSECONDS_TO_2000) };
+            short(of_word(folded(since), 0))
+        }),
     );
 }
 

@@ -21,6 +21,7 @@ mod comparisons;
 mod date_units;
 mod datetime;
 mod decimal;
+mod digests;
 mod dimensions;
 mod domains;
 mod duckdb;

@@ -300,9 +300,10 @@ mod tests {
                 "SELECT \"json exists\"(j, 'lax $.a', NULL, NULL, NULL, NULL, NULL, NULL, 'true', NULL)",
             ),
             (
-                "SELECT * FROM JSON_TABLE(j, '$[*]' AS r PASSING 1 AS x COLUMNS (a int, \"B c\" text DEFAULT '-' ON EMPTY, n FOR ORDINALITY)) t",
-                "SELECT * FROM JSON_TABLE(\"json passing\"(j, jsonb_build_object('x', 1)), '$[*]' COLUMNS(a INT PATH '$.\"a\"', \
-                 \"B c\" TEXT PATH '$.\"B c\"' DEFAULT '-' ON EMPTY, n FOR ORDINALITY)) t",
+                "SELECT * FROM JSON_TABLE(j, '$[*]' AS r PASSING 1 AS x COLUMNS (a int, \"B c\" text DEFAULT '-' ON EMPTY, \
+                 n FOR ORDINALITY)) t",
+                "SELECT * FROM JSON_TABLE(\"json passing\"(j, jsonb_build_object('x', 1)), '$[*]' \
+                 COLUMNS(a INT PATH '$.\"a\"', \"B c\" TEXT PATH '$.\"B c\"' DEFAULT '-' ON EMPTY, n FOR ORDINALITY)) t",
             ),
         ] {
             let crate::parse::SyntaxTree::Statement(statement) = parse_one(sql).unwrap().statement else { panic!() };
