@@ -15,6 +15,11 @@ type Place<'p> = &'p dyn Fn(AggregateItem, bool) -> Scalar;
 impl Binder<'_> {
     /// An aggregate of this family. Fails with 0A000 for another name.
     pub(super) fn made(&self, name: &str, arguments: Vec<Scalar>, parts: &Call, place: Place<'_>) -> Result<Scalar> {
+        if let [first, more @ ..] = arguments.as_slice()
+            && let Some(made) = self.of_duckdb_alone(name, first, more, parts, place)?
+        {
+            return Ok(made);
+        }
         let mut arguments = arguments.into_iter();
         let first = arguments.next().ok_or_else(|| Error::bug("an aggregate without an argument"))?;
         let second = arguments.next();
@@ -49,38 +54,6 @@ impl Binder<'_> {
             ) => {
                 let values = self.collected(first, parts, place)?;
                 self.call(&format!("{name}_of_values"), vec![values])
-            }
-            ("histogram" | "histogram_exact", Some(bins)) => {
-                let values = self.collected(first, parts, place)?;
-                let is_exact = Scalar::Constant(Constant::boolean(name == "histogram_exact"));
-                self.call("histogram_in_bins", vec![values, bins, is_exact])
-            }
-            ("bitstring_agg", least) => {
-                let values = self.collected(first.clone(), parts, place)?;
-                let (least, most) = match (least, arguments.next()) {
-                    (Some(least), Some(most)) => (least, most),
-                    _ => (
-                        self.plain("min", vec![first.clone()], parts, place)?,
-                        self.plain("max", vec![first], parts, place)?,
-                    ),
-                };
-                self.call("bitstring_of_values", vec![values, least, most])
-            }
-            ("weighted_avg" | "wavg", Some(weight)) => {
-                let are_there = [&first, &weight].map(|scalar| Scalar::IsNull(Box::new(scalar.clone())).negate());
-                let filter = Some(Scalar::all(are_there.into_iter().chain(parts.filter.clone())));
-                let is_distinct = parts.is_distinct;
-                let both = Call { arguments: vec![], is_distinct, filter, order: vec![], is_within_group: false };
-                let product = self.operator("*", vec![first, weight.clone()])?;
-                let sum = self.ordered_aggregate("sum", vec![product], &both, place)?;
-                let weights = self.ordered_aggregate("sum", vec![weight], &both, place)?;
-                self.operator("/", vec![sum, weights])
-            }
-            ("json_group_structure", None) => {
-                let values = self.collected(first, parts, place)?;
-                let json = self.call("json_of_values", vec![values])?;
-                let structure = self.call("json_structure", vec![json])?;
-                self.operator("->", vec![structure, Scalar::Constant(Constant::integer(0))])
             }
             ("approx_top_k", Some(count)) => {
                 let values = self.collected(first, parts, place)?;
@@ -137,6 +110,53 @@ impl Binder<'_> {
             ("skewness" | "kurtosis" | "kurtosis_pop", None) => self.moments(name, first, parts, place),
             _ => Err(unsupported(format!("the aggregate {name}"))),
         }
+    }
+
+    /// Those that only DuckDB has: by bins, of bits, with weights, of the structure of JSON. `None` for any other.
+    fn of_duckdb_alone(
+        &self,
+        name: &str,
+        first: &Scalar,
+        more: &[Scalar],
+        parts: &Call,
+        place: Place<'_>,
+    ) -> Result<Option<Scalar>> {
+        let made = match (name, more) {
+            ("histogram" | "histogram_exact", [bins]) => {
+                let values = self.collected(first.clone(), parts, place)?;
+                let is_exact = Scalar::Constant(Constant::boolean(name == "histogram_exact"));
+                self.call("histogram_in_bins", vec![values, bins.clone(), is_exact])?
+            }
+            ("bitstring_agg", bounds) => {
+                let values = self.collected(first.clone(), parts, place)?;
+                let (least, most) = match bounds {
+                    [least, most] => (least.clone(), most.clone()),
+                    _ => (
+                        self.plain("min", vec![first.clone()], parts, place)?,
+                        self.plain("max", vec![first.clone()], parts, place)?,
+                    ),
+                };
+                self.call("bitstring_of_values", vec![values, least, most])?
+            }
+            ("weighted_avg" | "wavg", [weight]) => {
+                let are_there = [first, weight].map(|scalar| Scalar::IsNull(Box::new(scalar.clone())).negate());
+                let filter = Some(Scalar::all(are_there.into_iter().chain(parts.filter.clone())));
+                let is_distinct = parts.is_distinct;
+                let both = Call { arguments: vec![], is_distinct, filter, order: vec![], is_within_group: false };
+                let product = self.operator("*", vec![first.clone(), weight.clone()])?;
+                let sum = self.ordered_aggregate("sum", vec![product], &both, place)?;
+                let weights = self.ordered_aggregate("sum", vec![weight.clone()], &both, place)?;
+                self.operator("/", vec![sum, weights])?
+            }
+            ("json_group_structure", []) => {
+                let values = self.collected(first.clone(), parts, place)?;
+                let json = self.call("json_of_values", vec![values])?;
+                let structure = self.call("json_structure", vec![json])?;
+                self.operator("->", vec![structure, Scalar::Constant(Constant::integer(0))])?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(made))
     }
 
     /// The array of a group's values.

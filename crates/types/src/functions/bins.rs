@@ -11,10 +11,11 @@ use arrow::compute::{concat, take};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
+use super::calendar::is_infinite;
 use super::catalog::Catalog;
 use super::columns::{Columns, Date, List, Timestamp, kernel, lists, too_large};
 use super::comparisons::comparer;
-use super::errors::{invalid_argument, value_error};
+use super::errors::{datetime_overflow, invalid_argument, value_error};
 use super::lists::maps;
 use super::{Body, Call};
 use crate::SqlType;
@@ -23,7 +24,7 @@ use crate::SqlType;
 const BINS_MAX: i64 = 1_000_000;
 
 /// Bits of a string of a group's numbers at most.
-const BITS_MAX: i64 = 1 << 30;
+const BITS_MAX: i64 = 1 << 27;
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -51,8 +52,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
         "equi_width_bins(date, date, bigint, boolean) -> date[]",
         kernel!(try |least: Date, most: Date, count: i64, is_nice: bool| {
             // A bound is a moment of a day.
-            let moment = |day: Date| i64::from(day.0) * DAY;
-            let bounds = time_bounds(moment(least), moment(most), count, is_nice)?;
+            let moment = |day: Date| i64::from(day.0).checked_mul(DAY).ok_or_else(|| datetime_overflow("timestamp"));
+            let bounds = time_bounds(moment(least)?, moment(most)?, count, is_nice)?;
             Ok(List(bounds.into_iter().map(|bound| Date(bound.div_euclid(DAY) as i32)).collect()))
         }),
     );
@@ -191,6 +192,9 @@ fn time_bounds(least: i64, most: i64, count: i64, is_nice: bool) -> Result<Vec<i
     if is_nice {
         let error = Error::unsupported("bins of times with nice bounds are not supported").with_code("0A000");
         return Err(error.with_hint("say false for bins of equal width, or use date_trunc or time_bucket"));
+    }
+    if is_infinite(least) || is_infinite(most) {
+        return Err(invalid_argument("bins have finite bounds"));
     }
     integer_bounds(least, most, count, false)
 }

@@ -5,6 +5,7 @@ use arrow::datatypes::Float64Type;
 use datafusion_expr::ColumnarValue;
 use diligence_base::Result;
 
+use super::calendar::checked_date;
 use super::catalog::Catalog;
 use super::columns::{Date, List, Timestamp, kernel};
 use super::errors::{invalid_argument, value_error};
@@ -21,7 +22,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("epoch_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp(bigint) -> timestamp", kernel!(try |microseconds: i64| moment(microseconds, 1)));
     catalog.add("make_timestamptz(bigint) -> timestamptz", kernel!(try |microseconds: i64| moment(microseconds, 1)));
-    catalog.add("make_date(integer) -> date", kernel!(|days: i32| Date(days)));
+    catalog.add("make_date(integer) -> date", kernel!(try |days: i32| checked_date(days.into()).map(Date)));
     catalog.add("make_timestamp_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp_ns(bigint) -> timestamp", kernel!(|count: i64| Timestamp(count.div_euclid(1000))));
 }

@@ -20,6 +20,9 @@ fn types(overload: &Overload) -> Vec<SqlType> {
     match overload.name {
         "map" | "list_zip" | "array_zip" => return vec![numbers(), numbers()],
         "flatten" | "all elements" => return vec![SqlType::array_of(numbers())],
+        "bit_and_of_values" | "bit_or_of_values" | "bit_xor_of_values" => {
+            return vec![SqlType::array_of(SqlType::VarBit(None))];
+        }
         "map_from_entries" | "json_of_pairs" | "jsonb_of_pairs" => {
             let field = |name: &str| crate::sql_type::RecordField { name: name.to_owned(), sql_type: SqlType::Text };
             return vec![SqlType::array_of(SqlType::Record([field("key"), field("value")].into()))];
@@ -72,6 +75,7 @@ fn samples(sql_type: &SqlType) -> &'static [&'static str] {
         SqlType::Network(_) => &["08:00:2b:ff:fe:01:02:03", "08:00:2b:01:02:03"],
         SqlType::Multirange(_) => &["{}", "{(,)}"],
         SqlType::TimeTz => &["00:00:00-12", "23:59:59.999999+05:30"],
+        SqlType::Array(element) if **element == SqlType::VarBit(None) => &["{}", "{101,100}", "{1,NULL}"],
         SqlType::Array(_) => &["{}", "{3,1}"],
         _ => &["", "abc é", "%\\", "YYYY-MM-DD 99.9", "hex", "day"],
     }
