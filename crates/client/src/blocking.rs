@@ -376,6 +376,12 @@ fn of_server(error: connection::Error, statement: &str) -> Error {
     }
 }
 
+/// SQLSTATEs that errors keep, since scripts ask for them; others are those of the kinds of errors.
+const CODES: [&str; 24] = [
+    "22003", "22012", "22023", "22P02", "23502", "23503", "23505", "23514", "25001", "25006", "25P02", "3F000",
+    "40001", "40P01", "42501", "42601", "42701", "42703", "42704", "42710", "42804", "42883", "42P01", "42P07",
+];
+
 /// The error that the server reported, with its position in the statement.
 fn error(failure: Failure, statement: &str) -> Error {
     let kind = match failure.code.as_str() {
@@ -388,6 +394,9 @@ fn error(failure: Failure, statement: &str) -> Error {
         _ => ErrorKind::Input,
     };
     let mut error = Error::new(kind, failure.message);
+    if let Some(&code) = CODES.iter().find(|code| **code == failure.code) {
+        error = error.with_code(code);
+    }
     if !failure.hint.is_empty() {
         error = error.with_hint(failure.hint);
     }
@@ -416,7 +425,7 @@ mod tests {
         let body = b"SERROR\0VERROR\0C42703\0Mno column is named 'x'\0Hdid you mean 'y'?\0P15\0\0";
         let said = |body| error(Message { kind: b'E', body }.failure().unwrap(), "SELECT 'é',\n  x");
         let error = said(body);
-        assert_eq!(error.span(), Some(Span { line: 2, column: 3 }));
+        assert_eq!((error.span(), error.code()), (Some(Span { line: 2, column: 3 }), Some("42703")));
         assert_eq!((error.message(), error.hint()), ("no column is named 'x'", Some("did you mean 'y'?")));
         assert_eq!(said(b"C57014\0Mcancelled\0\0").kind(), ErrorKind::Cancelled);
     }

@@ -201,6 +201,8 @@ fn a_copy_reads_and_writes_files_of_this_machine() {
     let ran = server.run(home, "\\copy t from bad.csv csv header\nSELECT count(*) AS n FROM t \\g | grep 3\n");
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(ran.stderr.contains("integer") && ran.stdout.contains('3'), "{}{}", ran.stdout, ran.stderr);
+    let ran = server.run(home, "SELECT * FROM nowhere;\n\\echo :SQLSTATE\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "42P01\n"), "{}", ran.stderr);
     let ran = server.run(home, "\\copy t from nowhere.csv\n\\copy t\n\\copy t from stdin\n");
     for told in ["cannot read nowhere.csv", "usage: \\copy TABLE", "cannot stand between statements"] {
         assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);

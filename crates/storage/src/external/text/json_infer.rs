@@ -156,6 +156,9 @@ impl Members {
         let end = match kind(text, at)? {
             Kind::Object => self.see(text, at, 0, forms),
             Kind::Null => value_end(text, at, 0),
+            Kind::Number if ends_within_number(text) && value_end(text, at, 0) == Ok(text.len()) => {
+                Err(Flaw::Incomplete)
+            }
             _ => self.others.get_or_insert_default().see(text, at, 0, forms),
         };
         end.map(Some)
@@ -236,6 +239,11 @@ impl Members {
     pub fn is_empty(&self) -> bool {
         self.shapes.is_empty()
     }
+}
+
+/// Whether a text that ends with a number lacks the rest of it.
+fn ends_within_number(text: &[u8]) -> bool {
+    matches!(text, [.., b'-' | b'+' | b'.' | b'e' | b'E'])
 }
 
 /// What is wrong with a record that is a value of another kind.

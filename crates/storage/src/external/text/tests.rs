@@ -197,6 +197,24 @@ fn errors_name_line_and_column() {
     assert!(error.message().contains("bad.json, line 3"), "{error}");
 }
 
+#[test]
+fn records_that_are_numbers_are_cut_nowhere() {
+    let count = 1_500_000_i64;
+    let numbers = (0..count).map(|number| (if number % 3 == 0 { -number } else { number }).to_string());
+    let numbers = numbers.collect::<Vec<_>>();
+    for (text, is_cut) in [(numbers.join("\n"), true), (format!("[{}]", numbers.join(",")), false)] {
+        let table = table_of("numbers.json", text.into_bytes());
+        assert_eq!(*table.schema().field(0).data_type(), DataType::Int64);
+        let clusters = table.scan(&ScanRequest::default()).unwrap().clusters.len();
+        assert_eq!(clusters > 1, is_cut, "{clusters}");
+        let read = read_all(&table, &ScanRequest { columns: vec![0], predicate: None }, &[], 8192, true);
+        let values = read.column(0).as_primitive::<Int64Type>().values();
+        assert_eq!(values.len() as i64, count);
+        assert!(values.iter().zip(0..).all(|(&value, row)| value == if row % 3 == 0 { -row } else { row }));
+        assert_eq!(read_all(&table, &ScanRequest::default(), &[], 8192, true).num_rows() as i64, count);
+    }
+}
+
 /// Records with every kind of field, more than a cluster of them.
 fn many(newlines: bool) -> (Vec<u8>, usize) {
     let mut text = b"id,note,value\n".to_vec();

@@ -343,6 +343,26 @@ mod tests {
     }
 
     #[test]
+    fn files_have_the_names_that_are_wanted_and_overwrite_none() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("t");
+        let commit = |replaced: &[PathBuf], texts: &[(&str, &str)]| {
+            let staging = staging(&folder, ".csv").named(Some(FileNames::parse("a_{i}").unwrap()));
+            staging.make().unwrap();
+            texts.iter().for_each(|(below, text)| write(&staging.add_file(Path::new(below)), text));
+            staging.commit(replaced).unwrap();
+        };
+        commit(&[], &[("", "1"), ("", "2"), ("y=1", "3")]);
+        assert_eq!(names(&folder), ["a_0.csv", "a_1.csv", "y=1/a_0.csv"]);
+        commit(&[], &[("y=1", "4")]);
+        assert_eq!(names(&folder), ["a_0.csv", "a_1.csv", "y=1/a_0.csv", "y=1/a_1.csv"]);
+        // Files that give way leave their names.
+        commit(&[folder.join("a_0.csv"), folder.join("y=1/a_1.csv")], &[("", "5")]);
+        assert_eq!(names(&folder), ["a_0.csv", "a_1.csv", "y=1/a_0.csv"]);
+        assert_eq!(LocalDisk.read_text(&folder.join("a_0.csv")).unwrap(), "5");
+    }
+
+    #[test]
     fn files_appear_when_committed_and_else_never() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("t");
