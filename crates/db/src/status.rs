@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use diligence_base::sync::latches;
 use diligence_engine::Engine;
+use diligence_engine::stages::StageId;
 use diligence_engine::tuning::{Decision, Outcome};
 use diligence_pool::Pool;
 
@@ -52,6 +53,13 @@ impl Status {
     /// The engine's stages.
     pub fn stages(&self) -> Vec<StageInfo> {
         self.0.stages()
+    }
+
+    /// The policy in force within a stage: its own, or that of all; `None` for threads that no policy serves.
+    pub fn policy_of(&self, stage: &str) -> Option<String> {
+        let policies = self.0.policy();
+        let place = StageId::ALL.iter().position(|known| known.name() == stage)?;
+        Some(policies.of_stages[place].unwrap_or(policies.global).to_string())
     }
 
     /// The workers.

@@ -523,7 +523,7 @@ fn sharing(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     status.sharing().builds.into_iter().map(row).collect()
 }
 
-const STAGES: [Column; 8] = [
+const STAGES: [Column; 9] = [
     ("name", Kind::Text),
     ("queued", Kind::Number),
     ("running", Kind::Number),
@@ -532,6 +532,7 @@ const STAGES: [Column; 8] = [
     ("waits_total", Kind::Number),
     ("wait_us_total", Kind::Number),
     ("service_us_total", Kind::Number),
+    ("policy", Kind::Text),
 ];
 
 fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
@@ -545,6 +546,7 @@ fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
             stage.waits_total.into(),
             (stage.wait_ns_total / 1000).into(),
             (stage.service_ns_total / 1000).into(),
+            Value::Text(status.policy_of(stage.name)),
         ]
     };
     status.stages().into_iter().map(row).collect()

@@ -697,6 +697,11 @@ fn descriptions_of_the_catalog() {
     let columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'Sales' ORDER BY 1";
     assert_eq!(rows(&session, columns), ["a", "b"]);
     assert_eq!(rows(&session, "SELECT count(*) > 3 FROM system.stages"), ["true"]);
+    session.execute("SET stage_policy = 'fcfs, scan: t_gated(2)'").unwrap();
+    let policies = "SELECT name, policy FROM system.stages WHERE name IN ('join', 'scan') ORDER BY name";
+    assert_eq!(rows(&session, policies), ["join fcfs", "scan t_gated(2)"]);
+    session.execute("RESET stage_policy").unwrap();
+    assert_eq!(rows(&session, "SELECT count(*) FROM system.stages WHERE policy IS NULL"), ["2"], "threads for I/O");
     assert_eq!(rows(&session, "SELECT count(*) FROM system.workers WHERE serves = 'all'"), ["2"]);
 }
 

@@ -167,6 +167,34 @@ fn what_ends_a_function_ends_its_call_alone() {
 }
 
 #[test]
+fn a_function_may_have_less_than_others() {
+    let Some(pool) = pool() else { return };
+    let number = "(param i64) (result i64)";
+    let counts = "(local $n i64)
+      (loop $next
+        (local.set $n (i64.add (local.get $n) (i64.const 1)))
+        (br_if $next (i64.lt_u (local.get $n) (i64.const 1000000))))
+      (local.get $n)";
+    let grows = "(if (i32.eq (memory.grow (i32.const 100)) (i32.const -1)) (then (unreachable))) (local.get 0)";
+    let fuel = FunctionLimits { fuel: Some(10_000), ..FunctionLimits::default() };
+    let memory = FunctionLimits { memory_bytes: Some(1 << 20), ..FunctionLimits::default() };
+    for (body, limits, sqlstate, setting, value) in
+        [(counts, fuel, "57014", "function_fuel", 1_000_000), (grows, memory, "53200", "function_memory", 7)]
+    {
+        let free = code(&pool, &[Kind::BigInt], Kind::BigInt, Form::Wasm, &module(number, body));
+        let limited = pool.code(CodeSpec { limits, ..free.spec.clone() });
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        for _ in 0..2 {
+            let error = called(&pool, &limited, std::slice::from_ref(&column)).unwrap_err();
+            assert_eq!(error.code(), Some(sqlstate), "{error}");
+            assert!(error.hint().unwrap().contains(&format!("ALTER FUNCTION f SET {setting}")), "{error}");
+            let values = called(&pool, &free, std::slice::from_ref(&column)).unwrap();
+            assert_eq!(values.as_primitive::<Int64Type>().value(0), value, "{setting}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_such_function_is_refused_when_it_is_made() {
     let Some(pool) = pool() else { return };
     let number = "(param i64) (result i64)";
