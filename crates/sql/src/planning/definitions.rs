@@ -22,10 +22,12 @@ use super::materialized::refuse_materialized;
 use super::settings::setting_name;
 use super::statements::{BoundStatement, declared_schema};
 use super::tables::Declaration;
-use crate::binder::{self, Bound};
+use crate::algebra::Constant;
+use crate::binder::{self, Bound, Context};
 use crate::external::{self, OptionValue};
 pub(super) use crate::parse::lower;
-use crate::parse::{CreateExternalTable, NamedOption, Parsed, VARIABLE};
+use crate::parse::{self, CreateExternalTable, NamedOption, Parsed, VARIABLE};
+use crate::quoting::literal;
 use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
 use crate::write::native::{NativeTarget, NewTable};
@@ -569,9 +571,23 @@ impl Around<'_> {
             return Err(Error::input(format!("a variable has one value, found {}", values.len())).with_code("42601"));
         };
         let scalar = binder::bind_any(value, self)?;
-        let constant = self.constant(value, &scalar)?;
+        let constant = match self.constant(value, &scalar) {
+            Err(error) if error.code() == Some("42601") => self.queried(value, &scalar.sql_type())?,
+            known => known?,
+        };
         self.planner.variables.lock().insert(name, constant);
         Ok(Statement::Command(Command::Nothing("SET")))
+    }
+
+    /// The value of an expression that reads rows, which are read now. Fails as the query does.
+    fn queried(&self, value: &ast::Expr, sql_type: &SqlType) -> Result<Constant> {
+        let query = parse::query(&format!("SELECT CAST(({value}) AS text)"))?;
+        let rows = Context::texts_of(self, &query)?;
+        let text = rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let text = text.map_or_else(|| "NULL".to_owned(), |text| literal(&text));
+        let value = parse::expression(&format!("CAST({text} AS {sql_type})"))?;
+        let scalar = binder::bind_any(&value, self)?;
+        self.constant(&value, &scalar)
     }
 
     /// LOCK TABLE.

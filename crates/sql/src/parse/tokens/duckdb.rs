@@ -222,9 +222,11 @@ impl Text<'_> {
 
     /// Puts SELECT * in front of a query that begins with FROM, has no SELECT and goes on behind FROM.
     fn select_everything(&mut self, at: usize, open: &Open) {
+        let is_inserted = at > 2 && self.is(at - 3, "INSERT") && self.is(at - 2, "INTO");
         let begins = at == open.at
+            || is_inserted
             || at > 0 && open.at == at - 1 && *self.token(at - 1) == Token::LParen
-            || self.follows(at, &["UNION", "EXCEPT", "INTERSECT", "ALL"]);
+            || self.follows(at, &["UNION", "EXCEPT", "INTERSECT", "ALL", "AS"]);
         // A function's argument: `trim(FROM x)`.
         let is_argument = open.at > 0
             && open.at + 1 == at
@@ -233,7 +235,7 @@ impl Text<'_> {
         if !begins || is_argument {
             return;
         }
-        let (mut next, mut goes_on) = (at + 1, false);
+        let (mut next, mut goes_on) = (at + 1, is_inserted);
         loop {
             match self.token(next) {
                 Token::LParen => match self.closed.get(&next) {
