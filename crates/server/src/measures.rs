@@ -12,7 +12,6 @@ use std::time::{Duration, Instant, SystemTime};
 use diligence_base::Error;
 use parking_lot::Mutex;
 
-use crate::admission::Asker;
 use crate::spans::{Ending, Parent, Span, Spans};
 use crate::sqlstate;
 
@@ -195,18 +194,29 @@ pub(crate) struct Watch {
     parent: Option<Parent>,
 }
 
+/// Where a statement comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
+    /// The door.
+    pub door: &'static str,
+    /// The user.
+    pub user: &'a str,
+    /// What of the client it belongs to, if it says nothing itself.
+    pub parent: Option<Parent>,
+}
+
 impl Watch {
-    /// Watches a statement of somebody from now on.
-    pub(crate) fn begin(measures: &Arc<Measures>, asker: &Asker, statement: &str) -> Self {
+    /// Watches a statement from now on.
+    pub(crate) fn begin(measures: &Arc<Measures>, origin: Origin<'_>, statement: &str) -> Self {
         Self {
             measures: measures.clone(),
-            door: asker.door,
-            user: asker.user.clone(),
+            door: origin.door,
+            user: origin.user.to_owned(),
             statement: cut(statement, STATEMENT_BYTES_LOGGED).to_owned(),
             began: Instant::now(),
             is_over: false,
             gave_rows: false,
-            parent: Parent::of_statement(statement).or(asker.parent),
+            parent: Parent::of_statement(statement).or(origin.parent),
         }
     }
 
@@ -290,14 +300,13 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roles::Role;
 
     #[test]
     fn statements_are_counted_by_how_they_end() {
         let measures = Arc::new(Measures::default());
         measures.slow_from(Some(Duration::ZERO));
-        let asker = |door| Asker::new("ann", Arc::new(Role::none(false))).at(door);
-        let watch = |door| Watch::begin(&measures, &asker(door), "SELECT 1");
+        let origin = |door| Origin { door, user: "ann", parent: None };
+        let watch = |door| Watch::begin(&measures, origin(door), "SELECT 1");
         let mut asked = 0;
         for _ in 0..2 {
             let mut watch = watch("http");

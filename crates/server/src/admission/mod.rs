@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use self::lanes::{Full, LaneInfo, LaneLimits, Lanes, Place, Ticket, Wanted};
+use crate::measures::Origin;
 use crate::roles::Role;
 use crate::spans::Parent;
 use crate::sqlstate;
@@ -93,6 +94,11 @@ impl Asker {
     #[must_use]
     pub fn under(self, parent: Option<Parent>) -> Self {
         Self { parent, ..self }
+    }
+
+    /// Where his statements come from.
+    pub(crate) fn origin(&self) -> Origin<'_> {
+        Origin { door: self.door, user: &self.user, parent: self.parent }
     }
 }
 

@@ -259,7 +259,7 @@ impl StatementExecution {
         values: Vec<ArrayRef>,
         allowed: Allowed,
     ) -> Result<RunningStatement> {
-        let watch = Watch::begin(&self.measures, asker, parsed.text());
+        let watch = Watch::begin(&self.measures, asker.origin(), parsed.text());
         watched(watch, self.start_unwatched(session, asker, parsed, values, allowed)).await
     }
 
@@ -448,7 +448,7 @@ impl StatementExecution {
         statement: &str,
         ready: ReadyStatement,
     ) -> Result<RunningStatement> {
-        let watch = Watch::begin(&self.measures, asker, statement);
+        let watch = Watch::begin(&self.measures, asker.origin(), statement);
         watched(watch, self.start_planned(session, asker, statement, ready)).await
     }
 

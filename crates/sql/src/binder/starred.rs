@@ -59,8 +59,8 @@ impl Binder<'_> {
         }))
     }
 
-    /// The name that an alias gives to a column of `COLUMNS('pattern')`: `\1` in it is what the first group of the pattern
-    /// has found in the column's name, and `\0` the whole. Fails with 2201B as the pattern does.
+    /// The name that an alias gives to a column of `COLUMNS('pattern')`: `\1` in it is what the first group of the
+    /// pattern has found in the column's name, and `\0` the whole. Fails with 2201B as the pattern does.
     pub(super) fn alias_of_columns(&self, alias: &str, column: Option<&str>, item: &Expr) -> Result<String> {
         let (Some(column), true) = (column, alias.contains('\\')) else { return Ok(alias.to_owned()) };
         let pattern = match call_of(item) {

@@ -9,8 +9,8 @@ use super::around::{Around, parts_of};
 use crate::routines::Definition;
 
 impl Around<'_> {
-    /// The functions, procedures and macros that a name means: those of the first schema of the path that has one. Fails
-    /// with 42501 if one may not be used.
+    /// The functions, procedures and macros that a name means: those of the first schema of the path that has one.
+    /// Fails with 42501 if one may not be used.
     pub(super) fn found_routines(&self, name: &ast::ObjectName) -> Result<Vec<Definition>> {
         let Some(parts) = parts_of(name) else { return Ok(vec![]) };
         let (schemas, name) = match parts.as_slice() {

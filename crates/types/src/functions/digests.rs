@@ -19,7 +19,7 @@ use super::errors::invalid_argument;
 use super::{Body, Call};
 
 /// Bytes of each row; `None` for NULL.
-type Rows = Vec<Option<Vec<u8>>>;
+type ByteRows = Vec<Option<Vec<u8>>>;
 
 /// The algorithms, with the bytes of a block.
 const ALGORITHMS: [(&str, usize); 9] = [
@@ -93,7 +93,7 @@ fn hmac(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
 }
 
 /// The codes of RFC 2104 for data and keys.
-fn authenticated(algorithm: &str, block: usize, [data, keys]: &[Rows; 2]) -> Result<Rows> {
+fn authenticated(algorithm: &str, block: usize, [data, keys]: &[ByteRows; 2]) -> Result<ByteRows> {
     let short = hashed(algorithm, keys)?;
     let padded = keys.iter().zip(&short).map(|(key, short)| {
         let (key, short) = (key.as_ref()?, short.as_ref()?);
@@ -101,13 +101,13 @@ fn authenticated(algorithm: &str, block: usize, [data, keys]: &[Rows; 2]) -> Res
         key.resize(block, 0);
         Some(key)
     });
-    let padded = padded.collect::<Rows>();
-    let under = |pad: u8, texts: &Rows| {
+    let padded = padded.collect::<ByteRows>();
+    let under = |pad: u8, texts: &ByteRows| {
         let rows = padded.iter().zip(texts).map(|(key, text)| {
             let key = key.as_ref()?.iter().map(|byte| byte ^ pad);
             Some(key.chain(text.as_ref()?.iter().copied()).collect())
         });
-        hashed(algorithm, &rows.collect::<Rows>())
+        hashed(algorithm, &rows.collect::<ByteRows>())
     };
     under(0x5c, &under(0x36, data)?)
 }
@@ -115,10 +115,10 @@ fn authenticated(algorithm: &str, block: usize, [data, keys]: &[Rows; 2]) -> Res
 /// What a function makes of the rows of each algorithm. Fails with 22023 if there is no algorithm of a name.
 fn by_algorithm<const COLUMNS: usize>(
     algorithms: &[Option<String>],
-    columns: &[Rows; COLUMNS],
-    of: impl Fn(&str, usize, &[Rows; COLUMNS]) -> Result<Rows>,
-) -> Result<Rows> {
-    let mut made: Rows = vec![None; algorithms.len()];
+    columns: &[ByteRows; COLUMNS],
+    of: impl Fn(&str, usize, &[ByteRows; COLUMNS]) -> Result<ByteRows>,
+) -> Result<ByteRows> {
+    let mut made: ByteRows = vec![None; algorithms.len()];
     for name in algorithms.iter().flatten().collect::<BTreeSet<_>>() {
         let lower = name.to_lowercase();
         let Some((algorithm, block)) = ALGORITHMS.iter().find(|(known, _)| *known == lower) else {
@@ -127,7 +127,7 @@ fn by_algorithm<const COLUMNS: usize>(
         let is_own = |row: usize| algorithms[row].as_ref() == Some(name);
         let own = columns.each_ref().map(|rows| {
             let rows = rows.iter().enumerate();
-            rows.map(|(row, bytes)| bytes.clone().filter(|_| is_own(row))).collect::<Rows>()
+            rows.map(|(row, bytes)| bytes.clone().filter(|_| is_own(row))).collect::<ByteRows>()
         });
         for (row, digest) in of(algorithm, *block, &own)?.into_iter().enumerate().filter(|(row, _)| is_own(*row)) {
             made[row] = digest;
@@ -137,7 +137,7 @@ fn by_algorithm<const COLUMNS: usize>(
 }
 
 /// The digests of rows. Fails with kind `Bug` if there is no such algorithm.
-fn hashed(algorithm: &str, rows: &[Option<Vec<u8>>]) -> Result<Rows> {
+fn hashed(algorithm: &str, rows: &[Option<Vec<u8>>]) -> Result<ByteRows> {
     if algorithm == "sha1" {
         return Ok(rows.iter().map(|bytes| bytes.as_ref().map(|bytes| sha1(bytes).to_vec())).collect());
     }
@@ -161,7 +161,7 @@ fn hashed(algorithm: &str, rows: &[Option<Vec<u8>>]) -> Result<Rows> {
 }
 
 /// The bytes of a column of bytes or texts.
-fn bytes_of(array: &ArrayRef, rows: usize) -> Result<Rows> {
+fn bytes_of(array: &ArrayRef, rows: usize) -> Result<ByteRows> {
     let step = usize::from(array.len() != 1);
     if let Some(bytes) = array.as_binary_view_opt() {
         let value = |row: usize| bytes.is_valid(row * step).then(|| bytes.value(row * step).to_vec());

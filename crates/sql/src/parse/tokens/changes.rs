@@ -9,8 +9,8 @@ pub(crate) const OVERRIDING: &str = "overriding system value";
 /// INSERT … OVERRIDING USER VALUE, in the same place.
 pub(crate) const OVERRIDING_USER: &str = "overriding user value";
 
-/// INSERT … BY NAME, likewise. In MERGE, a column of this name that is set or inserted: those of the source are, by their
-/// names.
+/// INSERT … BY NAME, likewise. In MERGE, a column of this name that is set or inserted: those of the source are, by
+/// their names.
 pub(crate) const BY_NAME: &str = "by name";
 
 /// The same by their places.

@@ -22,7 +22,7 @@ pub(super) fn statement(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> 
     let ends = |token: &TokenWithSpan| matches!(token.token, Token::SemiColon | Token::EOF);
     let end = tokens.iter().position(ends).unwrap_or(tokens.len());
     let words = (0..end).filter(|at| !is_blank(&tokens[*at].token)).collect();
-    let text = Definition { tokens, words };
+    let text = MacroWords { tokens, words };
     let made = text.rewritten()?;
     let behind = tokens[end..].iter().cloned();
     Some(made.into_iter().map(|token| TokenWithSpan { token, span: first }).chain(behind).collect())
@@ -33,7 +33,7 @@ fn is(token: &Token, name: &str) -> bool {
 }
 
 /// A statement's tokens. Places are indexes of `words`.
-struct Definition<'a> {
+struct MacroWords<'a> {
     tokens: &'a [TokenWithSpan],
     /// Where what is no blank stands.
     words: Vec<usize>,
@@ -51,7 +51,7 @@ struct Parameter {
     default: String,
 }
 
-impl Definition<'_> {
+impl MacroWords<'_> {
     fn token(&self, at: usize) -> &Token {
         self.words.get(at).map_or(&Token::EOF, |index| &self.tokens[*index].token)
     }
