@@ -20,7 +20,7 @@ use diligence_memory::{QueryMemory, Reclaim, Reservation};
 
 use super::at_rest::TableAtRest;
 use super::config::Config;
-use super::shared::{AtRest, BUFFERS, Shared};
+use super::shared::{AtRest, BUFFERS, CLUSTERS_MIN, Shared};
 use super::spill::partitions::{Partitions, Side};
 use super::spill::resident::{Kept, Resident};
 use super::table::assemble::{Assembling, finishing_bytes};
@@ -41,6 +41,14 @@ const STEPS_MAX: usize = 64;
 
 /// The part of the memory that may be borrowed while chunks are split.
 const BORROWED_SHARE: usize = 64;
+
+/// The part of what its query can count on that a join has room for in any case, when partitions are made.
+const ROOM_SHARE: usize = 16;
+
+/// What a build side and its scan have for themselves while little memory is there: this part of what the query can
+/// count on, and so many bytes at most.
+const OWN_SHARE: usize = 16;
+const OWN_BYTES_MAX: usize = 4 << 20;
 
 /// The part of the partitions that is in temp space from the first, if memory was refused: what is split makes room for
 /// the blocks and clusters of partitions, and more rows may come.
@@ -133,6 +141,15 @@ impl Sink for Build {
             shared: self.shared.clone(),
             gathered: self.gathered.clone(),
         }))
+    }
+
+    fn bytes_min(&self, context: &QueryContext) -> usize {
+        let own_bytes = (context.memory.share_bytes() / OWN_SHARE).min(OWN_BYTES_MAX);
+        if context.temp.is_some() { own_bytes.max(self.bytes_at_rest(context)) } else { 0 }
+    }
+
+    fn bytes_at_rest(&self, context: &QueryContext) -> usize {
+        context.temp.as_ref().map_or(0, |temp| CLUSTERS_MIN * temp.cluster_bytes())
     }
 
     fn parts(&self) -> Result<usize> {
@@ -296,14 +313,24 @@ impl BuildState {
     /// All that the query has by now is about what it may have; or `most_bytes`, if that is more: `usize::MAX` if it
     /// has enough, and is only asked for some.
     fn begin_partitions(&self, most_bytes: usize) -> Option<&Arc<Partitions>> {
-        let bytes = self.memory.reserved_bytes();
         let is_first = self.shared.partitions.get().is_none();
-        let partitions = self.shared.partition(&self.config, bytes, Some(&self.shared.filter_keys))?;
+        let partitions = self.shared.partition(&self.config, self.room_bytes(), Some(&self.shared.filter_keys))?;
         if is_first {
+            let bytes = self.memory.reserved_bytes();
             let resident = self.resident_partitions(partitions.len(), bytes, bytes.max(most_bytes));
             (resident..partitions.len()).for_each(|partition| partitions.spill(partition));
         }
         Some(partitions)
+    }
+
+    /// About what the join may have: what its packets have by now, for others of the query have the rest. Packets that
+    /// have not finished have about the same.
+    fn room_bytes(&self) -> usize {
+        let (all, share) = (self.memory.reserved_bytes(), self.memory.share_bytes());
+        let gathered = self.gathered.lock();
+        let finished = gathered.unsplit.iter().map(Incoming::bytes).sum::<usize>();
+        let own = finished + self.incoming.bytes() * gathered.open.max(1);
+        own.min(all).clamp(share / ROOM_SHARE, share)
     }
 
     /// How many of so many partitions can stay in memory at most, with a table of their rows, if none came any more:
@@ -330,8 +357,8 @@ impl BuildState {
         self.incoming.release_finishing();
         let finishing = self.gathered.lock().finishing.take();
         drop(finishing);
-        let bytes = self.memory.reserved_bytes();
-        let new = || Resident::new(&self.config.table, partitions.len(), bytes, &self.incoming.sibling());
+        let new =
+            || Resident::new(&self.config.table, partitions.len(), partitions.room_bytes, &self.incoming.sibling());
         let resident = shared.resident.get_or_init(new);
         let mut steps = 0;
         while let Some(todo) = self.next(partitions, resident) {
@@ -389,7 +416,7 @@ impl BuildState {
     fn next_spilled(&self, partitions: &Partitions, resident: &Resident) -> Option<(usize, Batch, Reservation)> {
         resident.pop_spilled(&self.config.table, partitions).or_else(|| {
             // As long as rows are on their way into partitions, none of these is as large as it will be.
-            let share = self.memory.reserved_bytes() / partitions.len() / 2;
+            let share = partitions.room_bytes / partitions.len() / 2;
             let is_asked = self.incoming.is_asked() && resident.spill_largest(partitions, share);
             if is_asked { resident.pop_spilled(&self.config.table, partitions) } else { None }
         })
@@ -431,7 +458,7 @@ impl BuildState {
         if reservation.is_some() {
             // Of each chunk some rows go to temp space; until enough have, the partitions' first blocks are made of
             // nothing.
-            soon_free = soon_free.max(self.memory.limit_bytes() / BORROWED_SHARE);
+            soon_free = soon_free.max(partitions.room_bytes / BORROWED_SHARE);
         }
         let mut borrowed = 0;
         let rows = self.config.table.unspilled(&batch)?;

@@ -84,6 +84,8 @@ pub(in super::super) struct Partitions {
     bits: u32,
     partitions: Vec<Partition>,
     pub buffers: SpillBuffers,
+    /// About what the operator may have.
+    pub room_bytes: usize,
     /// Full clusters that a file holds back to be written as one group; 0 if each is written at once.
     group: usize,
     counts: Arc<SpillCounts>,
@@ -109,6 +111,7 @@ impl Partitions {
             level,
             bits: fan_out.trailing_zeros(),
             partitions: (0..fan_out).map(|_| Partition::default()).collect(),
+            room_bytes: memory_bytes,
             group: Some(Self::group(clusters, fan_out)).filter(|group| *group > GROUP_CLUSTERS).unwrap_or(0),
             buffers,
             counts: counts.clone(),
