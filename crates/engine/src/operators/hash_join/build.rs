@@ -330,7 +330,7 @@ impl BuildState {
         let gathered = self.gathered.lock();
         let finished = gathered.unsplit.iter().map(Incoming::bytes).sum::<usize>();
         let own = finished + self.incoming.bytes() * gathered.open.max(1);
-        own.min(all).clamp(share / ROOM_SHARE, share)
+        own.min(all).max(share / ROOM_SHARE)
     }
 
     /// How many of so many partitions can stay in memory at most, with a table of their rows, if none came any more:
