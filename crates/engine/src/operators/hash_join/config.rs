@@ -13,6 +13,7 @@ use diligence_base::{Error, Result};
 
 use super::output::PairJoin;
 use super::table::held::ProbeSeen;
+use super::table::ranges::RangeSpec;
 use super::table::rows::BuildRows;
 use super::table::spec::{StoredSource, TableSpec, Wanted};
 use crate::batch::Batch;
@@ -27,6 +28,8 @@ pub(super) struct Config {
     /// One for each key of the table.
     probe_keys: Vec<Expr>,
     pub pairs: Arc<PairJoin>,
+    /// What bounds the held side, if there are no keys.
+    pub ranges: Option<Arc<RangeSpec>>,
     /// The join with its sides exchanged, for pairs in temp space.
     pub mirrored: Option<Arc<Config>>,
     /// Of such a join: the columns of spilled build rows that have its keys.
@@ -57,7 +60,12 @@ impl Config {
         let (build_keys, probe_keys) = keys.into_iter().unzip();
         let table = TableSpec::new(name, pairs.join_type, build_keys, wanted, null_equal, null_aware)?;
         let (table, pairs) = (Arc::new(table), Arc::new(pairs));
-        Ok(Self { table, probe_keys, pairs, mirrored: None, probes_spilled: None })
+        Ok(Self { table, probe_keys, pairs, ranges: None, mirrored: None, probes_spilled: None })
+    }
+
+    /// The same join, whose condition bounds the held side.
+    pub fn with_ranges(self, ranges: Option<RangeSpec>) -> Self {
+        Self { ranges: ranges.map(Arc::new), ..self }
     }
 
     /// The same join with its mirror, for pairs in temp space.

@@ -124,7 +124,8 @@ pub fn hash_join(
     Ok(parts(config.with_mirror(join, output_schema)?, filters))
 }
 
-/// The same for a join that may have a condition, but has no keys: each row of the one side meets each of the other.
+/// The same for a join that may have a condition, but has no keys: each row of the one side meets each of the other, as
+/// far as the condition does not [bound](table::ranges) what it meets.
 pub fn nested_loop_join(join: &plan::NestedLoopJoin, output_schema: &SchemaRef) -> Result<JoinParts> {
     let mut wanted = Wanted::default();
     let pairs = PairJoin::new(
@@ -136,7 +137,9 @@ pub fn nested_loop_join(join: &plan::NestedLoopJoin, output_schema: &SchemaRef) 
         output_schema,
         &mut wanted,
     )?;
-    Ok(parts(Config::new("NestedLoopJoin", vec![], pairs, wanted, false, false)?, &[]))
+    let ranges = join.filter.as_ref().and_then(|filter| pairs.ranges(&filter.schema));
+    let config = Config::new("NestedLoopJoin", vec![], pairs, wanted, false, false)?;
+    Ok(parts(config.with_ranges(ranges), &[]))
 }
 
 fn parts(config: Config, filters: &[(Arc<RuntimeFilter>, usize)]) -> JoinParts {

@@ -14,6 +14,7 @@ use datafusion_common::{JoinSide, JoinType};
 use diligence_base::{Error, Result};
 
 use super::table::held::{Bits, Held};
+use super::table::ranges::RangeSpec;
 use super::table::spec::{StoredSource, Wanted};
 use crate::batch::{Batch, Column, Picks, Selection};
 use crate::expressions::Expr;
@@ -197,6 +198,12 @@ impl PairJoin {
     /// Whether pairs must pass a condition.
     pub fn has_residual(&self) -> bool {
         self.residual.is_some()
+    }
+
+    /// What the condition, over this schema, says of the held side by itself, if there are no keys.
+    pub fn ranges(&self, schema: &Schema) -> Option<RangeSpec> {
+        let residual = self.residual.as_ref()?;
+        RangeSpec::new(&residual.expression, &residual.columns, schema)
     }
 
     /// Whether, of a probe row, it only matters that it has a partner.

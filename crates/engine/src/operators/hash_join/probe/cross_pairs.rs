@@ -1,12 +1,15 @@
-//! Pairs that no key brings together: each of some probe rows with each of some held rows, a batch of them at a time.
+//! Pairs that no key brings together: each of some probe rows with each of some held rows, or with those in a range, a
+//! batch of them at a time.
 
 use std::sync::Arc;
+
+use crate::operators::hash_join::table::ranges::Ranges;
 
 /// Pairs of all of some probe rows with all of some held rows.
 pub(super) struct CrossPairs {
     probe: Vec<u32>,
     held: CrossHeld,
-    /// The next pair: the position in `probe` and in `held`.
+    /// The next pair: the position in `probe`, and in `held` or in the order of its rows.
     next: (usize, usize),
 }
 
@@ -16,6 +19,8 @@ pub(super) enum CrossHeld {
     All(usize),
     /// These.
     Rows(Arc<[u32]>),
+    /// For each probe row the rows in a range.
+    Ranges(Ranges),
 }
 
 impl CrossPairs {
@@ -27,6 +32,7 @@ impl CrossPairs {
         match &self.held {
             CrossHeld::All(rows) => *rows,
             CrossHeld::Rows(rows) => rows.len(),
+            CrossHeld::Ranges(_) => usize::MAX,
         }
     }
 
@@ -57,10 +63,17 @@ impl CrossPairs {
         }
         while !self.is_done() && build.len() < pairs {
             let (row, from) = self.next;
+            if let CrossHeld::Ranges(ranges) = &self.held {
+                let next = ranges.append(row, from, pairs - build.len(), build);
+                probe.resize(build.len(), self.probe[row]);
+                self.next = next.map_or((row + 1, 0), |place| (row, place));
+                continue;
+            }
             let to = held_len.min(from + pairs - build.len());
             match &self.held {
                 CrossHeld::All(_) => build.extend(from as u32..to as u32),
                 CrossHeld::Rows(rows) => build.extend_from_slice(&rows[from..to]),
+                CrossHeld::Ranges(_) => {}
             }
             probe.resize(build.len(), self.probe[row]);
             self.next = if to == held_len { (row + 1, 0) } else { (row, to) };

@@ -5,7 +5,8 @@
 //!   pass;
 //! * only existence is asked for and no condition is left: one pass, without pairs;
 //! * otherwise pairs of rows, at most a batch of them per call, whose keys (where the table compares hashes) and
-//!   condition are then tested column by column.
+//!   condition are then tested column by column. Without keys, these are pairs of all rows, or of those in
+//!   [ranges](crate::operators::hash_join::table::ranges).
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::operators::hash_join::table::built::{Built, KeyValues, Lookup};
 use crate::operators::hash_join::table::hash_table::{Found, Table, hash_as_word};
 use crate::operators::hash_join::table::held::{Held, ProbeSeen};
 use crate::operators::hash_join::table::packing::NO_CODE;
+use crate::operators::hash_join::table::ranges::RangeIndex;
 use crate::operators::key_words::{KeyColumn, KeyData, hash_rows};
 use crate::sync::atomic::Ordering;
 
@@ -230,8 +232,14 @@ impl Lookups {
         }
         let mut cross = Vec::new();
         if self.config.table.keys.is_empty() {
-            let all = (0..input.rows() as u32).collect();
-            cross.push(CrossPairs::new(all, CrossHeld::All(held.rows)));
+            let index = self.config.ranges.as_ref().and_then(|spec| {
+                let index = lookup.ranges.get_or_init(|| RangeIndex::new(spec, held));
+                index.as_ref()?.ranges(&input)
+            });
+            cross.push(match index {
+                Some((some, ranges)) => CrossPairs::new(some, CrossHeld::Ranges(ranges)),
+                None => CrossPairs::new((0..input.rows() as u32).collect(), CrossHeld::All(held.rows)),
+            });
         } else if self.config.table.null_aware {
             // NOT IN with a condition: a NULL on either side might be equal to anything that fulfils the condition.
             let key = self.config.only_probe_key(&input)?;

@@ -5,7 +5,7 @@
 //! nothing is refused any more. A *compact* table is one that takes no more memory than hashing does, for joins that
 //! are short of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder};
 use arrow::buffer::NullBuffer;
@@ -220,7 +220,7 @@ impl Assembling {
         }
         let paid = reservation.map(Paid::new);
         let held = Held { rows, columns, matched, valid, is_complete, later, paid, _lent: None };
-        let lookup = Arc::new(Lookup { table, values, null_rows });
+        let lookup = Arc::new(Lookup { table, values, null_rows, ranges: OnceLock::new() });
         Ok(Built { held: Arc::new(held), lookup, filters: contents })
     }
 }

@@ -1,6 +1,6 @@
 //! A build side when it is in.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::BinaryViewArray;
 use arrow::buffer::NullBuffer;
@@ -8,6 +8,7 @@ use arrow::buffer::NullBuffer;
 use super::filters::FilterContent;
 use super::hash_table::Table;
 use super::held::Held;
+use super::ranges::RangeIndex;
 
 /// A complete build side, or what of it is in memory.
 pub(in super::super) struct Built {
@@ -26,6 +27,8 @@ pub(in super::super) struct Lookup {
     pub values: Vec<KeyValues>,
     /// Build rows with a NULL key, where a null-aware join has a condition on pairs.
     pub null_rows: Arc<[u32]>,
+    /// Its rows in the order of what a join without keys bounds, from the first batch on.
+    pub ranges: OnceLock<Option<Arc<RangeIndex>>>,
 }
 
 /// The build side's values of one key, row by row.
