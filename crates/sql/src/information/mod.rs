@@ -12,6 +12,7 @@ use diligence_base::Result;
 use diligence_catalog::authority::Subject;
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::rules::shown_default;
+use diligence_catalog::types::is_computed;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA,
     SessionSnapshot,
@@ -240,6 +241,7 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
     let column = |(index, field): (usize, &Arc<Field>)| {
         let place = i32::try_from(index + 1).unwrap_or(i32::MAX);
         let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+        let sql_type = if is_computed(field) { sql_type.without_modifier() } else { sql_type };
         let mut row = row! {
             "table_catalog": CATALOG_NAME,
             "table_schema": name.schema.as_str(),
