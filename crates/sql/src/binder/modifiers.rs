@@ -1,12 +1,12 @@
 //! The modifiers of a query's columns.
 //!
-//! No expression has a type with a modifier of times, such as `timestamp(3)`. But a column of that type that is selected
-//! as it is has it to clients, in a view and in a table that is made of the query, and so has a cast to the type. What
-//! computes anything else of the values has none, as in PostgreSQL.
+//! No expression has a type with a modifier of times, such as `timestamp(3)`. But a column of that type that is
+//! selected as it is has it to clients, in a view and in a table that is made of the query, and so has a cast to the
+//! type. What computes anything else of the values has none, as in PostgreSQL.
 //!
-//! The types of numerics and texts say how many digits and characters there are, whatever computes them. To clients, and
-//! in a table or a view that is made of the query, these are modifiers only where they come from a column or a cast,
-//! too: to a table that is made of `SELECT 1.5 AS a`, 100 can be added.
+//! The types of numerics and texts say how many digits and characters there are, whatever computes them. To clients,
+//! and in a table or a view that is made of the query, these are modifiers only where they come from a column or a
+//! cast, too: to a table that is made of `SELECT 1.5 AS a`, 100 can be added.
 
 use std::collections::HashMap;
 use std::sync::Arc;
