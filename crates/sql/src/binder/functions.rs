@@ -12,7 +12,7 @@ use diligence_types::search::SearchKind;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{
     DataType as WrittenType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, Query, Value,
+    Ident, ObjectName, Query, Value,
 };
 
 use super::aggregates::is_other_form;
@@ -233,17 +233,29 @@ impl Binder<'_> {
             self.is_transient.set(true);
             return Ok(Scalar::Constant(fact));
         }
-        if !has_function(name) {
-            // A type's name is a function that casts.
-            if arguments.len() == 1
-                && let Some(to) = SqlType::named(name, &[])
-            {
-                let argument = arguments.into_iter().next().ok_or_else(|| Error::bug("no argument"))?;
-                return self.explicit(argument, &to, false);
-            }
-            return Err(self.unknown_function(name, &arguments));
+        if let [argument] = arguments.as_slice()
+            && let Some(to) = self.cast_by_name(name, argument)?
+        {
+            return self.explicit(argument.clone(), &to, false);
         }
-        self.call(name, arguments)
+        match has_function(name) {
+            true => self.call(name, arguments),
+            false => Err(self.unknown_function(name, &arguments)),
+        }
+    }
+
+    /// The type to which a call of one argument casts, as the function's name is a type's.
+    fn cast_by_name(&self, name: &str, argument: &Scalar) -> Result<Option<SqlType>> {
+        let known = SqlType::named(name, &[]);
+        if has_function(name) {
+            // Other functions of a range's name make it of something else than a literal.
+            let is_literal = argument.sql_type() == SqlType::Unknown;
+            let is_range = |known: &SqlType| matches!(known, SqlType::Range(_) | SqlType::Multirange(_));
+            return Ok(known.filter(|known| is_literal && is_range(known)));
+        }
+        let made = || self.context.made_type(&ObjectName::from(vec![Ident::with_quote('"', name)]));
+        let found = if known.is_some() { known } else { made()? };
+        Ok(found.filter(|found| !matches!(found, SqlType::Record(_))))
     }
 
     /// The error for a name that is no function's.
@@ -748,11 +760,8 @@ impl Binder<'_> {
         let of_name = |(known, ..): &&(&str, usize, &[usize])| *known == name;
         let Some((_, common, places)) = OF_ARRAYS.iter().find(of_name) else { return Ok(arguments) };
         let is_unknown = |argument: &Scalar| argument.sql_type() == SqlType::Unknown;
-        let is_complete = match name {
-            "width_bucket" => arguments.len() == *common,
-            _ => arguments.len() >= *common,
-        };
-        if !is_complete || !arguments[..*common].iter().all(is_unknown) {
+        let has_others = name == "width_bucket" && arguments.len() > *common;
+        if has_others || arguments.len() < *common || !arguments[..*common].iter().all(is_unknown) {
             return Ok(arguments);
         }
         for place in *places {

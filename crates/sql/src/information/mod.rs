@@ -284,6 +284,9 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
     schema.fields().iter().enumerate().map(column).collect()
 }
 
+/// The bytes that the longest text may have, as PostgreSQL says.
+const OCTETS_MAX: i32 = 1 << 30;
+
 /// What a type says about its values.
 fn describe(sql_type: &SqlType, row: &mut Row) {
     let mut numeric = |precision: Option<i32>, radix: i32, scale: Option<i32>| {
@@ -307,6 +310,9 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
         SqlType::Bit(Some(length)) | SqlType::VarBit(Some(length)) => {
             let length = i32::try_from(*length).unwrap_or(i32::MAX);
             row.insert("character_maximum_length", length.into());
+        }
+        SqlType::Varchar(None) | SqlType::Char(None) | SqlType::Text => {
+            row.insert("character_octet_length", OCTETS_MAX.into());
         }
         SqlType::Date => {
             row.insert("datetime_precision", 0.into());
