@@ -10,6 +10,10 @@ use diligence_types::record_type::RecordType;
 /// The key of a field's metadata under which the front of our own notes its SQL type.
 const SQL_TYPE_KEY: &str = "sql_type";
 
+/// The key of a field's metadata that says, with any value, that the digits or characters of its type are no modifier:
+/// something computes the values of the column.
+const COMPUTED_KEY: &str = "computed";
+
 /// The name of a [`PostgresType`] whose values are rows.
 pub const ROW_NAME: &str = "record";
 
@@ -201,9 +205,28 @@ pub fn column_type(data_type: &DataType) -> ColumnType {
     }
 }
 
+/// The field of a column whose values something computes: its type has no modifier, whatever its digits are.
+pub fn computed(field: Field) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(COMPUTED_KEY.to_owned(), "true".to_owned());
+    field.with_metadata(metadata)
+}
+
+/// Whether a field is one of [`computed`].
+pub fn is_computed(field: &Field) -> bool {
+    field.metadata().contains_key(COMPUTED_KEY)
+}
+
 /// The type of a column: what its field says of its SQL type, where the front of our own noted one, else what the Arrow
 /// type tells.
 pub fn field_type(field: &Field) -> ColumnType {
+    match is_computed(field) {
+        true => ColumnType { modifier: -1, ..noted_type(field) },
+        false => noted_type(field),
+    }
+}
+
+fn noted_type(field: &Field) -> ColumnType {
     let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
     match SqlType::of_field(field) {
         Some(SqlType::Enum(one)) => return of_enum(&one, false),

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
+use diligence_catalog::types::computed;
 use diligence_engine::plan::{Node, Plan, PlanTables};
 use diligence_types::SqlType;
 
@@ -60,7 +62,7 @@ fn planned(
     context: &dyn Context,
     options: &Arc<ConfigOptions>,
 ) -> Result<Planned> {
-    let Bound { relation, columns, is_transient, .. } = bound;
+    let Bound { relation, columns, is_transient, computed: places, .. } = bound;
     let numbers = context.numbers();
     let options = LoweringOptions { zone: context.zone().to_owned(), options: options.clone(), keeps_parameters };
     let text = |relation: &Relation| if is_shown { relation.to_string() } else { String::new() };
@@ -74,7 +76,21 @@ fn planned(
         without_index(&mut plan, &mut tables);
     }
     context.kept_order().keep(&mut plan, &tables);
+    plan.schema = with_computed(&plan.schema, &places);
     Ok(Planned { plan, tables, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
+}
+
+/// The schema of a result in which something computes the values of the columns at these places.
+pub(crate) fn with_computed(schema: &SchemaRef, places: &[usize]) -> SchemaRef {
+    if places.is_empty() {
+        return schema.clone();
+    }
+    let field = |(place, field): (usize, &FieldRef)| match places.contains(&place) {
+        true => Arc::new(computed(Field::clone(field))),
+        false => field.clone(),
+    };
+    let fields = schema.fields().iter().enumerate().map(field).collect::<Vec<_>>();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// Has the scans of a plan look at all rows that may fit.

@@ -406,14 +406,27 @@ fn declared_oid(sql_type: &SqlType) -> u32 {
     }
 }
 
+/// The name of the function that reads a type's values (`in`), or shows them (`out`).
+fn reading_function(name: &str, what: &str) -> String {
+    match name {
+        // Those of enums, ranges and their kin are the same for all.
+        "enum" | "record" | "domain" | "json" | "jsonb" | "date" | "time" | "timetz" | "timestamp" | "timestamptz"
+        | "interval" | "numeric" | "uuid" | "inet" | "cidr" | "macaddr" | "macaddr8" | "bit" | "varbit" | "void" => {
+            format!("{name}_{what}")
+        }
+        name if name.ends_with("multirange") => format!("multirange_{what}"),
+        name if name.ends_with("range") => format!("range_{what}"),
+        "refcursor" => format!("text{what}"),
+        name => format!("{name}{what}"),
+    }
+}
+
 fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |listed: &ListedType, is_array: bool| {
         let known = &listed.known;
         let function = |what: &str| match is_array {
             true => format!("array_{what}"),
-            // An enum's are the same for all.
-            false if matches!(known.name, "enum" | "record" | "domain") => format!("{}_{what}", known.name),
-            false => format!("{}{what}", known.name),
+            false => reading_function(known.name, what),
         };
         let domain = listed.domain.as_ref().filter(|_| !is_array);
         let default = domain.and_then(|domain| domain.default.as_ref());

@@ -7,6 +7,7 @@ use arrow::array::{
     TimestampNanosecondArray,
 };
 use arrow::datatypes::{DataType, Int64Type};
+use diligence_catalog::types::field_type;
 use diligence_catalog::{Rights, SessionSnapshot};
 
 use crate::plans::GenericPlan;
@@ -455,4 +456,25 @@ fn what_is_skipped_and_what_goes_along_is_told() {
     assert!(told("CREATE VIEW w AS SELECT b FROM t").is_empty());
     assert_eq!(told("DROP TABLE t CASCADE"), ["00000 drop cascades to 2 other objects"]);
     assert!(told("DROP TABLE IF EXISTS t").len() == 1);
+}
+
+#[test]
+fn results_have_the_modifiers_of_columns_and_casts_alone() {
+    let session = session();
+    session.execute("CREATE TABLE priced (price numeric(8, 2), name varchar(20))").unwrap();
+    let modifiers = |sql: &str| {
+        let result = session.start(sql).unwrap();
+        let schema = result.schema();
+        result.collect().unwrap();
+        schema.fields().iter().map(|field| field_type(field).modifier).collect::<Vec<_>>()
+    };
+    let sql = "SELECT price, price * 2, sum(price) OVER (), price::numeric(10, 4), 1.5, '2'::numeric(3, 1), \
+               coalesce(price, 0), name, coalesce(name, '-'), max(price) OVER () FROM priced";
+    assert_eq!(modifiers(sql), [524_294, -1, -1, 655_368, -1, 196_613, -1, 24, -1, -1]);
+    assert_eq!(modifiers("SELECT price, sum(price) FROM priced GROUP BY price ORDER BY 2 LIMIT 3"), [524_294, -1]);
+    assert_eq!(modifiers("SELECT price FROM priced UNION ALL SELECT price / 2 FROM priced"), [-1]);
+    assert_eq!(modifiers("SELECT 1.5"), [-1]);
+    // A view's columns are those of its query.
+    session.execute("CREATE VIEW doubled AS SELECT price, price * 2 AS twice FROM priced").unwrap();
+    assert_eq!(modifiers("SELECT * FROM doubled"), [524_294, -1]);
 }

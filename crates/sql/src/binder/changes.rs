@@ -273,7 +273,7 @@ pub(crate) fn bind_proposed_rows(
     let mut relation = binder.behind(definitions, relation, &columns);
     let judged = binder.judgement(conflict, changed, version)?;
     let parameters = binder.settled_parameters(&mut relation);
-    let rows = Bound { relation, columns, parameters, is_transient: true };
+    let rows = Bound { relation, columns, parameters, is_transient: true, computed: vec![] };
     Ok((rows, judged))
 }
 
@@ -428,7 +428,8 @@ impl Binder<'_> {
         let mut relation = self.behind(definitions, relation, &columns);
         let later = later.map(|later| self.returned_later(later, changed)).transpose()?;
         let parameters = self.settled_parameters(&mut relation);
-        let rows = Bound { relation, columns, parameters, is_transient: self.is_transient.get() };
+        let is_transient = self.is_transient.get();
+        let rows = Bound { relation, columns, parameters, is_transient, computed: vec![] };
         Ok(BoundChange { rows, returning: changed.returning.map(|_| returned), later })
     }
 
@@ -487,7 +488,8 @@ impl Binder<'_> {
         let made = self.items_returned(Relation::Scan(scan), names, vec![], changed, &withs)?;
         let mut relation = self.behind(definitions, made.relation, &made.columns);
         let parameters = self.settled_parameters(&mut relation);
-        let rows = Bound { relation, columns: made.columns, parameters, is_transient: true };
+        let columns = made.columns;
+        let rows = Bound { relation, columns, parameters, is_transient: true, computed: vec![] };
         Ok(BoundLater { rows, from })
     }
 

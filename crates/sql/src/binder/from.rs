@@ -31,6 +31,9 @@ use crate::errors;
 use crate::external::OptionValue;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
+/// The function whose rows are the elements of a list in DuckDB.
+const SERIES: &str = "generate_series";
+
 /// The function that lists the words of SQL, and the table of the catalog that has them.
 const KEYWORDS: (&str, &str) = ("pg_get_keywords", "pg_keywords");
 
@@ -307,8 +310,14 @@ impl Binder<'_> {
                 }
                 let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
                 let arrays = array_exprs.iter().map(|array| {
-                    let scalar = self.scalar(array, &level)?;
-                    self.row_array("unnest", vec![scalar]).map_err(|error| placed(error, || place(array)))
+                    let rows = match array {
+                        // A series is a list in DuckDB.
+                        Expr::Function(call) if bare_name(call) == SERIES => {
+                            self.row_array(SERIES, self.arguments(SERIES, written(call), &level)?)
+                        }
+                        array => self.row_array("unnest", vec![self.scalar(array, &level)?]),
+                    };
+                    rows.map_err(|error| placed(error, || place(array)))
                 });
                 let arrays = arrays.collect::<Result<Vec<_>>>()?;
                 let items = arrays.into_iter().map(|array| ("unnest".to_owned(), array)).collect();

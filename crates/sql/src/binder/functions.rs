@@ -11,7 +11,8 @@ use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Value,
+    DataType as WrittenType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, ObjectName, Query, Value,
 };
 
 use super::aggregates::is_other_form;
@@ -61,6 +62,51 @@ pub(super) fn is_row_function(name: &str) -> bool {
     ROW_FUNCTIONS.contains(&name)
 }
 
+/// Functions of arrays and elements of one type: how many arguments have the type, at the front, and the places of the
+/// arrays among them.
+const OF_ARRAYS: [(&str, usize, &[usize]); 8] = [
+    ("array_append", 2, &[0]),
+    ("array_cat", 2, &[0, 1]),
+    ("array_position", 2, &[0]),
+    ("array_positions", 2, &[0]),
+    ("array_prepend", 2, &[1]),
+    ("array_remove", 2, &[0]),
+    ("array_replace", 3, &[0]),
+    ("width_bucket", 2, &[1]),
+];
+
+/// How deep arrays lie in arrays; 0 for another type.
+fn dimensions(sql_type: &SqlType) -> usize {
+    sql_type.element().map_or(0, |element| 1 + dimensions(element))
+}
+
+/// What DuckDB's users mean by a call that is an error in PostgreSQL whatever its values are, or for all values that
+/// are not the same in both; `None` for others.
+fn meant_by_duckdb(name: &str, function: &Function) -> Option<Function> {
+    match (name, written(function)) {
+        // A series is a list there, and its elements are the rows that it gives here.
+        ("unnest", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))])
+            if bare_name(inner) == "generate_series" =>
+        {
+            Some(inner.clone())
+        }
+        // `'0110'::BIT` has all of its bits there. Of one bit there is none but the first, which is the same.
+        ("get_bit", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, data_type, .. })), _])
+            if *data_type == WrittenType::Bit(None) && matches!(expr.as_ref(), Expr::Value(_)) =>
+        {
+            let mut meant = function.clone();
+            if let FunctionArguments::List(list) = &mut meant.args
+                && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { data_type, .. }))) =
+                    list.args.first_mut()
+            {
+                *data_type = WrittenType::BitVarying(None);
+            }
+            Some(meant)
+        }
+        _ => None,
+    }
+}
+
 /// A function's name without its schema.
 pub(super) fn bare_name(function: &Function) -> String {
     function.name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default()
@@ -86,6 +132,9 @@ impl Binder<'_> {
         let name = bare_name(function);
         if let FunctionArguments::Subquery(query) = &function.args {
             return self.of_subquery(&name, query, level);
+        }
+        if let Some(meant) = meant_by_duckdb(&name, function) {
+            return self.function(&meant, level);
         }
         if let Some(scalar) = self.routine(function, level)? {
             return Ok(scalar);
@@ -136,6 +185,15 @@ impl Binder<'_> {
 
     /// A function of bound arguments.
     pub(super) fn named_call(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
+        let arguments = self.with_arrays_of_texts(name, arguments)?;
+        // One whose elements are the other.
+        if name == "array_cat"
+            && let [one, other] = arguments.as_slice()
+            && one.sql_type().element().is_some()
+            && dimensions(&one.sql_type()) != dimensions(&other.sql_type())
+        {
+            return self.operator("||", arguments);
+        }
         // Where no rows may stand, DuckDB's function of the name is meant.
         if name == "regexp_matches" && !has_place_for_rows(level) {
             return self.call("regexp_like", arguments);
@@ -175,17 +233,29 @@ impl Binder<'_> {
             self.is_transient.set(true);
             return Ok(Scalar::Constant(fact));
         }
-        if !has_function(name) {
-            // A type's name is a function that casts.
-            if arguments.len() == 1
-                && let Some(to) = SqlType::named(name, &[])
-            {
-                let argument = arguments.into_iter().next().ok_or_else(|| Error::bug("no argument"))?;
-                return self.explicit(argument, &to, false);
-            }
-            return Err(self.unknown_function(name, &arguments));
+        if let [argument] = arguments.as_slice()
+            && let Some(to) = self.cast_by_name(name, argument)?
+        {
+            return self.explicit(argument.clone(), &to, false);
         }
-        self.call(name, arguments)
+        match has_function(name) {
+            true => self.call(name, arguments),
+            false => Err(self.unknown_function(name, &arguments)),
+        }
+    }
+
+    /// The type to which a call of one argument casts, as the function's name is a type's.
+    fn cast_by_name(&self, name: &str, argument: &Scalar) -> Result<Option<SqlType>> {
+        let known = SqlType::named(name, &[]);
+        if has_function(name) {
+            // Other functions of a range's name make it of something else than a literal.
+            let is_literal = argument.sql_type() == SqlType::Unknown;
+            let is_range = |known: &SqlType| matches!(known, SqlType::Range(_) | SqlType::Multirange(_));
+            return Ok(known.filter(|known| is_literal && is_range(known)));
+        }
+        let made = || self.context.made_type(&ObjectName::from(vec![Ident::with_quote('"', name)]));
+        let found = if known.is_some() { known } else { made()? };
+        Ok(found.filter(|found| !matches!(found, SqlType::Record(_))))
     }
 
     /// The error for a name that is no function's.
@@ -682,6 +752,23 @@ impl Binder<'_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// The arguments of a function of arrays and elements: arrays of texts and texts, if nothing says another type of
+    /// any of them.
+    fn with_arrays_of_texts(&self, name: &str, mut arguments: Vec<Scalar>) -> Result<Vec<Scalar>> {
+        let of_name = |(known, ..): &&(&str, usize, &[usize])| *known == name;
+        let Some((_, common, places)) = OF_ARRAYS.iter().find(of_name) else { return Ok(arguments) };
+        let is_unknown = |argument: &Scalar| argument.sql_type() == SqlType::Unknown;
+        let has_others = name == "width_bucket" && arguments.len() > *common;
+        if has_others || arguments.len() < *common || !arguments[..*common].iter().all(is_unknown) {
+            return Ok(arguments);
+        }
+        for place in *places {
+            let array = std::mem::replace(&mut arguments[*place], Scalar::boolean(true));
+            arguments[*place] = self.explicit(array, &SqlType::array_of(SqlType::Text), false)?;
+        }
+        Ok(arguments)
     }
 
     /// A function that gives rows, in a SELECT list: its column, which appears when the list's functions have been put

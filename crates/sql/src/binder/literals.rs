@@ -280,6 +280,7 @@ impl Binder<'_> {
                         "uinteger" | "uint32" => Some(SqlType::BigInt),
                         "usmallint" | "uint16" => Some(SqlType::Integer),
                         "utinyint" | "uint8" => Some(SqlType::SmallInt),
+                        "bitstring" => Some(SqlType::VarBit(None)),
                         last => match last.strip_prefix('_').and_then(|element| SqlType::named(element, &[])) {
                             Some(element) => Some(SqlType::array_of(element)),
                             None => SqlType::named(last, &numbers),

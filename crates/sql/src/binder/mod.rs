@@ -108,7 +108,7 @@ pub(crate) use fields::{SET_FIELD, no_composite, no_field};
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
-pub(crate) use modifiers::add_modifiers;
+pub(crate) use modifiers::{add_modifiers, made_wide, without_modifiers};
 pub(crate) use operators::is_assignable;
 pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
@@ -333,6 +333,8 @@ pub(crate) struct Bound {
     pub parameters: Vec<SqlType>,
     /// Whether what the session or the clock said is in it, so that it is good for this transaction only.
     pub is_transient: bool,
+    /// The places of columns whose digits and characters are no modifiers to clients ([`without_modifiers`]).
+    pub computed: Vec<usize>,
 }
 
 /// Binds a query. Fails with kind `Input` and PostgreSQL's SQLSTATE if it means nothing, `Unsupported` if it means
@@ -342,7 +344,8 @@ pub(crate) fn bind_query(query: &ast::Query, context: &dyn Context) -> Result<Bo
     let mut rows = binder.settled(binder.query(query, None, &Withs::default())?)?;
     let parameters = binder.settled_parameters(&mut rows.relation);
     let columns = rows.columns();
-    Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
+    let is_transient = binder.is_transient.get();
+    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed: vec![] })
 }
 
 /// As [`bind_query`], for rows that a client gets: tables and types have their names.
@@ -356,8 +359,10 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
     for column in columns.iter_mut().filter(|column| column.sql_type.has_collation()) {
         column.sql_type = column.sql_type.uncollated();
     }
+    let computed = without_modifiers(&rows.relation, &columns);
     add_modifiers(&rows.relation, &mut columns);
-    Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
+    let is_transient = binder.is_transient.get();
+    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed })
 }
 
 /// The type that a name means, of times with its modifier. Fails with 42704 if there is none, 22023 for numbers in its

@@ -1,31 +1,72 @@
-//! The modifiers of a query's columns of times.
+//! The modifiers of a query's columns.
 //!
-//! No expression has a type with a modifier, such as `timestamp(3)`. But a column of that type that is selected as it
-//! is has it to clients, in a view and in a table that is made of the query, and so has a cast to the type. What
-//! computes anything else of the values has none, as in PostgreSQL.
+//! No expression has a type with a modifier of times, such as `timestamp(3)`. But a column of that type that is
+//! selected as it is has it to clients, in a view and in a table that is made of the query, and so has a cast to the
+//! type. What computes anything else of the values has none, as in PostgreSQL.
+//!
+//! The types of numerics and texts say how many digits and characters there are, whatever computes them. To clients,
+//! and in a table or a view that is made of the query, these are modifiers only where they come from a column or a
+//! cast, too: to a table that is made of `SELECT 1.5 AS a`, 100 can be added.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion_common::ScalarValue;
 use diligence_types::SqlType;
+use diligence_types::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
 use diligence_types::timed_type::TimedType;
 
-use crate::algebra::{Column, ColumnId, Constant, Relation, Scalar, SubqueryKind, WithId};
+use super::Bound;
+use crate::algebra::{Column, ColumnId, Constant, Numbers, Relation, Scalar, SubqueryKind, WithId};
 
 /// How many operators and expressions are looked at for one column: of deep queries the modifiers are left out.
 const STEPS_MAX: usize = 10_000;
 
-/// Gives columns of a relation the types with modifiers that they come from.
+/// Gives columns of times the types with modifiers that they come from.
 pub(crate) fn add_modifiers(relation: &Relation, columns: &mut [Column]) {
     for column in columns {
-        let mut origins = Origins { definitions: HashMap::new(), steps: 0 };
         if is_of_times(&column.sql_type)
-            && let Some(timed) = origins.of_column(relation, column.id)
-            && timed.base == column.sql_type
+            && let Some(timed) = Origins::default().of_column(relation, column.id)
+            && timed.base() == &column.sql_type
         {
-            column.sql_type = SqlType::Timed(Arc::new(timed));
+            column.sql_type = timed;
         }
+    }
+}
+
+/// The places of the columns whose digits and characters are no modifiers, as something computes the values.
+pub(crate) fn without_modifiers(relation: &Relation, columns: &[Column]) -> Vec<usize> {
+    let is_computed = |column: &Column| {
+        is_sized(&column.sql_type)
+            && Origins::default().of_column(relation, column.id).as_ref() != Some(&column.sql_type)
+    };
+    (0..columns.len()).filter(|place| is_computed(&columns[*place])).collect()
+}
+
+/// The rows for a table that is made of them: columns without modifiers hold whatever is added later.
+pub(crate) fn made_wide(bound: Bound, numbers: &Numbers) -> Bound {
+    let mut computed = vec![];
+    let mut columns = bound.columns;
+    for place in without_modifiers(&bound.relation, &columns) {
+        let column = &mut columns[place];
+        let wide = column.sql_type.without_modifier();
+        if fits(&column.sql_type) {
+            let scalar = column.scalar().cast(wide.clone(), false);
+            *column = numbers.named(&column.name, wide, column.nullable);
+            computed.push((column.clone(), scalar));
+        }
+    }
+    Bound { relation: bound.relation.mapped(computed), columns, ..bound }
+}
+
+/// Whether all values of a type are some of the type without its modifier.
+fn fits(sql_type: &SqlType) -> bool {
+    match sql_type.innermost() {
+        SqlType::Numeric(Some((precision, scale))) => {
+            let before = i16::from(*precision) - i16::from(*scale);
+            before <= i16::from(NUMERIC_PRECISION) - i16::from(NUMERIC_SCALE) && *scale <= NUMERIC_SCALE
+        }
+        _ => true,
     }
 }
 
@@ -36,7 +77,24 @@ fn is_of_times(sql_type: &SqlType) -> bool {
     )
 }
 
+/// Whether a type says how many digits or characters its values have.
+fn is_sized(sql_type: &SqlType) -> bool {
+    matches!(sql_type.innermost(), SqlType::Numeric(Some(_)) | SqlType::Varchar(Some(_)))
+}
+
+/// Whether a constant's digits are only those that were written: a literal, not a cast.
+fn is_literal(constant: &Constant) -> bool {
+    let digits = match &constant.value {
+        ScalarValue::Decimal128(Some(value), ..) => value.unsigned_abs().to_string().len(),
+        ScalarValue::Decimal256(Some(value), ..) => value.to_string().trim_start_matches('-').len(),
+        _ => return false,
+    };
+    let SqlType::Numeric(Some((precision, scale))) = constant.sql_type else { return false };
+    usize::from(precision) == digits.max(usize::try_from(scale).unwrap_or(0)).max(1)
+}
+
 /// Where columns come from.
+#[derive(Default)]
 struct Origins<'r> {
     /// The common table expressions met so far.
     definitions: HashMap<WithId, (&'r Relation, &'r [Column])>,
@@ -45,7 +103,7 @@ struct Origins<'r> {
 
 impl<'r> Origins<'r> {
     /// The type with a modifier that a column of a relation has; `None` if it has none.
-    fn of_column(&mut self, relation: &'r Relation, id: ColumnId) -> Option<TimedType> {
+    fn of_column(&mut self, relation: &'r Relation, id: ColumnId) -> Option<SqlType> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return None;
@@ -53,15 +111,13 @@ impl<'r> Origins<'r> {
         stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || self.of_operator(relation, id))
     }
 
-    fn of_operator(&mut self, relation: &'r Relation, id: ColumnId) -> Option<TimedType> {
+    fn of_operator(&mut self, relation: &'r Relation, id: ColumnId) -> Option<SqlType> {
         let place = |columns: &[Column]| columns.iter().position(|column| column.id == id);
         match relation {
             Relation::Scan(scan) => {
                 let (position, _) = scan.columns.iter().find(|(_, column)| column.id == id)?;
-                match SqlType::of_field(scan.table.schema().field(*position))?.below_domains() {
-                    SqlType::Timed(timed) => Some(timed.as_ref().clone()),
-                    _ => None,
-                }
+                let known = SqlType::of_field(scan.table.schema().field(*position))?.below_domains().clone();
+                (matches!(known, SqlType::Timed(_)) || is_sized(&known)).then_some(known)
             }
             Relation::Values { columns, rows } => {
                 let place = place(columns)?;
@@ -100,7 +156,7 @@ impl<'r> Origins<'r> {
                 self.definitions.extend(named);
                 self.of_column(input, id)
             }
-            // All others have no columns of times but those of their inputs.
+            // All others have no columns with modifiers but those of their inputs.
             other => {
                 if other.produced().contains(&id) {
                     return None;
@@ -118,29 +174,42 @@ impl<'r> Origins<'r> {
     }
 
     /// The type with a modifier that all expressions have.
-    fn of_all(&mut self, scalars: Vec<&'r Scalar>, input: &'r Relation) -> Option<TimedType> {
+    fn of_all(&mut self, scalars: Vec<&'r Scalar>, input: &'r Relation) -> Option<SqlType> {
+        // A constant takes the type of the others, and not its modifier.
+        if scalars.iter().any(|scalar| matches!(scalar, Scalar::Constant(_))) {
+            return None;
+        }
         let mut scalars = scalars.into_iter();
         let first = self.of_scalar(scalars.next()?, input)?;
         scalars.all(|scalar| self.of_scalar(scalar, input).as_ref() == Some(&first)).then_some(first)
     }
 
     /// The type with a modifier that an expression over a relation has.
-    fn of_scalar(&mut self, scalar: &'r Scalar, input: &'r Relation) -> Option<TimedType> {
+    fn of_scalar(&mut self, scalar: &'r Scalar, input: &'r Relation) -> Option<SqlType> {
         self.steps += 1;
-        if self.steps > STEPS_MAX || !is_of_times(&scalar.sql_type()) {
+        let sql_type = scalar.sql_type();
+        if self.steps > STEPS_MAX || !is_of_times(&sql_type) && !is_sized(&sql_type) {
             return None;
         }
         match scalar {
             Scalar::Column { id, .. } => self.of_column(input, *id),
+            Scalar::Constant(constant) => (is_sized(&sql_type) && !is_literal(constant)).then_some(sql_type),
+            Scalar::Cast { is_explicit: true, .. } => is_sized(&sql_type).then_some(sql_type),
             Scalar::Call { call, arguments } => match (call.overload.name, arguments.as_slice()) {
                 ("seconds_digits", [value, Scalar::Constant(Constant { value: ScalarValue::Int32(digits), .. })]) => {
                     let digits = u64::try_from((*digits)?).ok();
-                    TimedType::new(call.returns.clone(), digits, fields_of(value))
+                    TimedType::new(call.returns.clone(), digits, fields_of(value)).map(timed)
                 }
-                ("interval_up_to", _) => TimedType::new(call.returns.clone(), None, fields_of(scalar)),
+                ("interval_up_to", _) => TimedType::new(call.returns.clone(), None, fields_of(scalar)).map(timed),
                 _ => None,
             },
             Scalar::Coalesce(parts) => self.of_all(parts.iter().collect(), input),
+            Scalar::Array { elements, .. } => match self.of_all(elements.iter().collect(), input)? {
+                SqlType::Timed(one) => {
+                    Some(timed(TimedType { base: SqlType::array_of(one.base.clone()), modifier: one.modifier }))
+                }
+                element => Some(SqlType::array_of(element)),
+            },
             Scalar::Case { arms, otherwise: Some(otherwise), .. } => {
                 let values = arms.iter().map(|(_, value)| value).chain([otherwise.as_ref()]);
                 self.of_all(values.collect(), input)
@@ -151,6 +220,10 @@ impl<'r> Origins<'r> {
             _ => None,
         }
     }
+}
+
+fn timed(timed: TimedType) -> SqlType {
+    SqlType::Timed(Arc::new(timed))
 }
 
 /// The fields that a cast to `interval hour to minute` and the like leaves.

@@ -534,7 +534,7 @@ pub(super) fn record(fields: Vec<Scalar>, names: impl Iterator<Item = String>) -
 }
 
 /// The type with texts where nothing has decided.
-fn of_texts(sql_type: &SqlType) -> SqlType {
+pub(super) fn of_texts(sql_type: &SqlType) -> SqlType {
     match sql_type {
         SqlType::Array(element) => SqlType::array_of(of_texts(element)),
         SqlType::Record(fields) => {

@@ -19,7 +19,7 @@ pub(super) use super::clauses::Clause;
 use super::grouping::GroupingCall;
 use super::windows::WindowUse;
 use super::{Binder, name_place, normalized};
-use crate::algebra::{AggregateItem, Column, ColumnId, FunctionItem, Relation, Scalar, WithId};
+use crate::algebra::{AggregateItem, Column, ColumnId, Constant, FunctionItem, Relation, Scalar, WithId};
 use crate::errors;
 use crate::procedural::VariableName;
 
@@ -74,6 +74,9 @@ const XMAX: &str = "xmax";
 
 /// What the numbers of rows are called: in PostgreSQL, and in DuckDB.
 const NUMBER_NAMES: [&str; 2] = ["ctid", "rowid"];
+
+/// PostgreSQL's words that are functions without parentheses, and which the parser takes for names.
+const WORDS: [&str; 2] = ["current_role", "current_schema"];
 
 fn is_number_name(name: &Ident) -> bool {
     NUMBER_NAMES.contains(&normalized(name).as_str())
@@ -560,15 +563,22 @@ impl Binder<'_> {
             Some(scalar) => Ok(scalar),
             None => match self.of_list(name, level)? {
                 Some(scalar) => Ok(scalar),
-                // PostgreSQL's word that is a function without parentheses, which the parser takes for a name.
-                None if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("current_schema") => {
-                    self.is_transient.set(true);
-                    let fact = self.context.fact("current_schema").ok_or_else(|| unknown_column(name, level))?;
-                    Ok(Scalar::Constant(fact))
-                }
-                None => Err(unknown_column(name, level)),
+                None => match self.word(name) {
+                    Some(fact) => Ok(Scalar::Constant(fact)),
+                    None => Err(unknown_column(name, level)),
+                },
             },
         }
+    }
+
+    /// What one of [`WORDS`] says.
+    fn word(&self, name: &Ident) -> Option<Constant> {
+        if name.quote_style.is_some() {
+            return None;
+        }
+        let word = WORDS.into_iter().find(|word| name.value.eq_ignore_ascii_case(word))?;
+        self.is_transient.set(true);
+        self.context.fact(word)
     }
 
     /// What the list calls by a name that nothing else has.

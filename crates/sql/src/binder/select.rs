@@ -596,7 +596,9 @@ fn unnested_argument(expression: &Expr) -> Option<&Expr> {
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))]
             if function.over.is_none() && bare_name(function) == "unnest" =>
         {
-            Some(argument)
+            // Series give rows by themselves.
+            let is_series = matches!(argument, Expr::Function(inner) if bare_name(inner) == "generate_series");
+            (!is_series).then_some(argument)
         }
         _ => None,
     }

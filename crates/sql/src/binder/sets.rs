@@ -8,7 +8,7 @@ use diligence_types::SqlType;
 use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
 
 use super::collations::grouping_key;
-use super::operators::{Way, common_of};
+use super::operators::{Way, common_of, of_texts};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::{Target, too_many};
 use super::{Binder, Output, Rows, place, placed, unsupported};
@@ -70,7 +70,8 @@ impl Binder<'_> {
             if !is_all || kind != SetKind::Union {
                 self.check_decided(&common)?;
             }
-            types.push(common);
+            // What is in arrays and rows is decided here: it is that of the columns.
+            types.push(of_texts(&common));
         }
         let names = inputs.first().map(|(rows, _)| rows.outputs.iter().map(|output| output.name.clone()).collect());
         let names: Vec<String> = names.unwrap_or_default();
@@ -217,7 +218,7 @@ impl Binder<'_> {
         if targets.is_none() {
             for index in 0..width {
                 let types = rows.iter().map(|row| row[index].sql_type()).collect::<Vec<_>>();
-                let common = common_of(&types, "VALUES")?;
+                let common = of_texts(&common_of(&types, "VALUES")?);
                 let common = self.collated_in_common(common, rows.iter().map(|row| &row[index]))?;
                 for (row, written) in rows.iter_mut().zip(&values.rows) {
                     let taken = std::mem::replace(&mut row[index], Scalar::boolean(false));

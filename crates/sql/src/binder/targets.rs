@@ -84,7 +84,8 @@ pub(crate) fn bind_insert(
     let given = given.map_or(Given::All, |places| Given::Places(places.to_vec()));
     let (mut relation, columns) = binder.given_values(source, table, &given, &Withs::default())?;
     let parameters = binder.settled_parameters(&mut relation);
-    Ok(Bound { relation, columns, parameters, is_transient: binder.is_transient.get() })
+    let is_transient = binder.is_transient.get();
+    Ok(Bound { relation, columns, parameters, is_transient, computed: vec![] })
 }
 
 /// Binds an expression without columns, in the type that its place has. Fails like [`bind_insert`].
@@ -330,9 +331,8 @@ impl Held<'_> {
 
 /// The rows with their columns as they are held where they go.
 pub(crate) fn held(bound: Bound, held: &Held<'_>, numbers: &Numbers) -> Bound {
-    let Bound { relation, columns, parameters, is_transient } = bound;
     let mut computed = Vec::new();
-    let columns = columns.iter().map(|column| {
+    let columns = bound.columns.iter().map(|column| {
         let wanted = held.sql_type(column);
         let mut scalar = column.scalar();
         if wanted != column.sql_type {
@@ -346,7 +346,7 @@ pub(crate) fn held(bound: Bound, held: &Held<'_>, numbers: &Numbers) -> Bound {
         named(&column.name, scalar, numbers, &mut computed)
     });
     let columns = columns.collect();
-    Bound { relation: relation.mapped(computed), columns, parameters, is_transient }
+    Bound { relation: bound.relation.mapped(computed), columns, ..bound }
 }
 
 /// The column that a value is, under a name: one that is there, or one that is computed.

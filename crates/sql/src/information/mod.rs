@@ -12,6 +12,7 @@ use diligence_base::Result;
 use diligence_catalog::authority::Subject;
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::rules::shown_default;
+use diligence_catalog::types::is_computed;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA,
     SessionSnapshot,
@@ -240,6 +241,7 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
     let column = |(index, field): (usize, &Arc<Field>)| {
         let place = i32::try_from(index + 1).unwrap_or(i32::MAX);
         let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+        let sql_type = if is_computed(field) { sql_type.without_modifier() } else { sql_type };
         let mut row = row! {
             "table_catalog": CATALOG_NAME,
             "table_schema": name.schema.as_str(),
@@ -282,6 +284,9 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
     schema.fields().iter().enumerate().map(column).collect()
 }
 
+/// The bytes that the longest text may have, as PostgreSQL says.
+const OCTETS_MAX: i32 = 1 << 30;
+
 /// What a type says about its values.
 fn describe(sql_type: &SqlType, row: &mut Row) {
     let mut numeric = |precision: Option<i32>, radix: i32, scale: Option<i32>| {
@@ -305,6 +310,9 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
         SqlType::Bit(Some(length)) | SqlType::VarBit(Some(length)) => {
             let length = i32::try_from(*length).unwrap_or(i32::MAX);
             row.insert("character_maximum_length", length.into());
+        }
+        SqlType::Varchar(None) | SqlType::Char(None) | SqlType::Text => {
+            row.insert("character_octet_length", OCTETS_MAX.into());
         }
         SqlType::Date => {
             row.insert("datetime_precision", 0.into());

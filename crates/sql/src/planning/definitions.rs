@@ -10,6 +10,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Language, Privilege};
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::rights::DENIED;
+use diligence_catalog::types::is_computed;
 use diligence_catalog::{
     FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View, is_macro_unless_there, no_schema,
 };
@@ -58,6 +59,8 @@ fn goes_on_from(before: &SchemaRef, after: &SchemaRef) -> Result<()> {
             && from != to
             // Views of older versions do not say the modifiers of times.
             && from != to.clone().untimed()
+            // Digits that are no modifiers make no other type, and views of older versions do not say which are.
+            && !(is_computed(new) && from.is_same(&to))
         {
             let column = old.name();
             return fails(format!("cannot change data type of view column \"{column}\" from {from} to {to}"));
@@ -165,7 +168,7 @@ impl Around<'_> {
 
     /// The rows of CREATE TABLE AS, and its columns, which may be listed.
     fn selected(&self, query: &ast::Query, listed: &[ColumnDef], name: &RelationName) -> Result<(Bound, Declaration)> {
-        let mut rows = binder::bind_query(query, self)?;
+        let mut rows = binder::made_wide(binder::bind_query(query, self)?, &self.numbers);
         let names = listed.iter().map(|column| &column.name).collect::<Vec<_>>();
         rename(&mut rows, &names, "CREATE TABLE AS")?;
         super::collations::settle(&mut rows.columns, |column| {

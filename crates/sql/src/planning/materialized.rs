@@ -53,7 +53,7 @@ impl Around<'_> {
         let without_data = without_data(&create.query);
         let query = without_data.unwrap_or(&create.query);
         // Its rows: none, or those of the query.
-        let mut rows = binder::bind_query(&create.query, self)?;
+        let mut rows = binder::made_wide(binder::bind_query(&create.query, self)?, &self.numbers);
         if !rows.parameters.is_empty() {
             return Err(Error::input("materialized views may not be defined using bound parameters").with_code("0A000"));
         }

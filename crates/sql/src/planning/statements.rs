@@ -170,14 +170,16 @@ impl BoundStatement {
 
 /// The columns of a bound query as results have them.
 pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
-    schema_of_columns(&bound.columns)
+    front::with_computed(&schema_of_columns(&bound.columns), &bound.computed)
 }
 
-/// The columns that a view or a table has that is made of a query: those of times with their modifiers.
+/// The columns that a view or a table has that is made of a query: those of times with their modifiers, those of
+/// numerics and texts without what are none.
 pub(super) fn declared_schema(bound: &Bound) -> SchemaRef {
     let mut columns = bound.columns.clone();
+    let computed = binder::without_modifiers(&bound.relation, &columns);
     binder::add_modifiers(&bound.relation, &mut columns);
-    schema_of_columns(&columns)
+    front::with_computed(&schema_of_columns(&columns), &computed)
 }
 
 fn schema_of_columns(columns: &[Column]) -> SchemaRef {
