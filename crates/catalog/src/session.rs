@@ -359,6 +359,11 @@ impl SessionCatalogs {
         self.given.lock().last.ok_or_else(none)
     }
 
+    /// Forgets the numbers that sequences have given to the session.
+    pub fn forget_numbers(&self) {
+        *self.given.lock() = GivenNumbers::default();
+    }
+
     /// Has a sequence go on from a state. Fails as [`next_value`](Self::next_value) does, with code 22003 for a number
     /// outside of its own.
     pub fn set_value(&self, name: &RelationName, state: SequenceState) -> Result<()> {

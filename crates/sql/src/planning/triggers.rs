@@ -480,6 +480,37 @@ impl Around<'_> {
         }))
     }
 
+    /// What takes away the triggers that call functions which are to go. Fails with 2BP01 if there are any, and CASCADE
+    /// is not said.
+    pub(super) fn without_triggers_of(&self, functions: &[RelationName], cascades: bool) -> Result<Vec<Command>> {
+        if !cascades {
+            functions.iter().try_for_each(|function| self.refuse_called(function))?;
+            return Ok(vec![]);
+        }
+        let (mut commands, mut gone) = (Vec::new(), Vec::new());
+        for object in self.at.snapshot.catalog.objects() {
+            let (going, stay): (Vec<_>, Vec<_>) =
+                object.relation.triggers().iter().cloned().partition(|trigger| functions.contains(&trigger.function));
+            if going.is_empty() {
+                continue;
+            }
+            let shown = |trigger: &Trigger| {
+                format!("trigger {} on {} {}", trigger.name, object.relation.kind(), object.name.name)
+            };
+            gone.extend(going.iter().map(shown));
+            if let BoundStatement::Other(Statement::Command(command)) =
+                self.with_triggers(object, stay, "DROP TRIGGER")?
+            {
+                commands.push(command);
+            }
+            let forgotten =
+                going.into_iter().filter_map(|trigger| self.forgotten(Topic::Trigger(object.id, trigger.name)));
+            commands.extend(forgotten);
+        }
+        self.tell_cascades(&gone);
+        Ok(commands)
+    }
+
     /// Fails with 2BP01 if a trigger calls a function that is to go.
     pub(super) fn refuse_called(&self, function: &RelationName) -> Result<()> {
         for object in self.at.snapshot.catalog.objects() {
@@ -493,7 +524,7 @@ impl Around<'_> {
                 object.relation.kind(),
                 object.name
             );
-            let hint = format!("DROP TRIGGER {} ON {} drops the trigger first", trigger.name, object.name);
+            let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
             return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
         }
         Ok(())

@@ -10,7 +10,7 @@ use diligence_storage::Table;
 use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, TableObject, With};
 
 use super::around::Around;
-use super::changes::{ChangedTable, Meant};
+use super::changes::{ChangedTable, Meant, refuse_deferrable};
 use super::definitions::{refuse_twice, unwritable};
 use super::fields::inserted_whole;
 use super::file_functions::copied;
@@ -200,11 +200,11 @@ impl Around<'_> {
             }
             Some(on) => {
                 let key = changed.conflict_key(on.conflict_target.as_ref())?;
-                changed.refuse_deferrable(key)?;
+                key.map_or(Ok(()), refuse_deferrable)?;
                 match &on.action {
                     OnConflictAction::DoNothing => {
                         let bound = binder::bind_new_rows(source, &given, overriding, None, &described, self)?;
-                        (ChangeWay::InsertNew(key.iter().map(|key| key.name.clone()).collect()), bound)
+                        (changed.inserts_new(key), bound)
                     }
                     OnConflictAction::DoUpdate(update) => {
                         let assignments = changed.without_fields(&update.assignments)?;
