@@ -151,6 +151,10 @@ impl SettingsSink for Parts {
         self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
     }
 
+    fn listening(&self) -> Vec<String> {
+        self.ears.listening()
+    }
+
     fn trigger_depth(&self) -> i32 {
         i32::try_from(self.triggers.load(Ordering::Relaxed)).unwrap_or(i32::MAX)
     }

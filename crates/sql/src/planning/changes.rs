@@ -214,20 +214,14 @@ impl ChangedTable {
         Ok(Cow::Owned(ast::Insert { or: None, replace_into: false, on, ..insert.clone() }))
     }
 
-    /// ON CONFLICT DO NOTHING: rows come in that have a new value of this key or, if it is `None`, of each that holds
-    /// after each statement. Those that may hold later refuse rows as they always do.
-    pub(super) fn inserts_new(&self, key: Option<&Key>) -> ChangeWay {
-        if let Some(key) = key {
-            return ChangeWay::InsertNew(vec![key.name.clone()]);
+    /// Fails with code 55000 if a key by which rows conflict is deferrable: this one, or any if it is `None`.
+    pub(super) fn refuse_deferrable(&self, key: Option<&Key>) -> Result<()> {
+        let mut keys = self.keys.iter().filter(|own| key.is_none_or(|key| key == *own));
+        if !keys.any(Key::is_deferrable) {
+            return Ok(());
         }
-        let unique = self.keys.iter().filter(|key| key.kind.is_unique());
-        let (later, at_once): (Vec<_>, Vec<_>) = unique.partition(|key| key.is_deferrable());
-        match (later.is_empty(), at_once.is_empty()) {
-            // All of them.
-            (true, _) => ChangeWay::InsertNew(vec![]),
-            (false, true) => ChangeWay::Insert { replace: false },
-            (false, false) => ChangeWay::InsertNew(at_once.into_iter().map(|key| key.name.clone()).collect()),
-        }
+        let message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+        Err(Error::input(message).with_code("55000"))
     }
 
     /// What the statement calls it.
@@ -722,13 +716,4 @@ fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
         None => Ok(()),
         Some((_, what)) => Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000")),
     }
-}
-
-/// Fails with code 55000 if a key by which rows conflict may hold later than after its statement.
-pub(super) fn refuse_deferrable(key: &Key) -> Result<()> {
-    if !key.is_deferrable() {
-        return Ok(());
-    }
-    let message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
-    Err(Error::input(message).with_code("55000"))
 }
