@@ -264,6 +264,13 @@ impl SessionCatalogs {
         }
     }
 
+    /// Gives the transaction's locks back before its end: it has failed, and can only be rolled back.
+    pub fn unlock_failed(&self) {
+        if let Some(inside) = &*self.inside.read() {
+            inside.transaction.unlock();
+        }
+    }
+
     /// A statement reads tables, in a transaction that sees one moment: if it is to be as if it had run alone, they
     /// have to be the same when it ends.
     pub fn note_read(&self, tables: impl Iterator<Item = TableId>) {

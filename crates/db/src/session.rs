@@ -780,6 +780,11 @@ impl Session {
         self.0.ears.close();
     }
 
+    /// Gives the locks of a transaction back that has failed, and can only be rolled back. Others need not wait for that.
+    pub fn unlock_failed(&self) {
+        self.planner().catalogs().unlock_failed();
+    }
+
     /// Drops the session's temporary tables and views. Fails if the catalog can no longer be changed.
     pub fn drop_temporary(&self) -> Result<()> {
         self.planner().catalogs().drop_temporary()

@@ -737,3 +737,30 @@ async fn statements_are_called_as_in_postgresql() {
     assert_eq!(tag(said(&mut ann, "UNLISTEN news").await), "C UNLISTEN");
     assert_eq!(tag(said(&mut ann, listened).await), "C SELECT 0");
 }
+
+#[tokio::test]
+async fn a_block_that_has_failed_has_no_locks() {
+    let (_server, address) = serve().await;
+    let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
+    let tag = |told: Vec<String>| told.into_iter().find(|told| told.starts_with(['C', 'E'])).unwrap();
+    said(&mut ann, "CREATE TABLE t (a INT PRIMARY KEY, b INT)").await;
+    said(&mut ann, "INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    said(&mut ann, "BEGIN").await;
+    said(&mut ann, "UPDATE t SET b = 10 WHERE a = 1").await;
+    said(&mut ann, "SELECT pg_advisory_xact_lock(7)").await;
+    let (lock, number) = ("SELECT b FROM t WHERE a = 1 FOR UPDATE NOWAIT", "SELECT pg_try_advisory_xact_lock(7) AS f");
+    assert_eq!(tag(said(&mut bob, lock).await), "E ERROR 55P03");
+    assert!(said(&mut bob, number).await.contains(&"D f".to_owned()));
+    assert_eq!(tag(said(&mut ann, "INSERT INTO t VALUES (2, 2)").await), "E ERROR 23505");
+    assert!(said(&mut bob, lock).await.contains(&"D 1".to_owned()));
+    assert!(said(&mut bob, number).await.contains(&"D t".to_owned()));
+    assert_eq!(tag(said(&mut bob, "UPDATE t SET b = 20 WHERE a = 1").await), "C UPDATE 1");
+    assert_eq!(tag(said(&mut ann, "COMMIT").await), "C ROLLBACK");
+    assert!(said(&mut ann, "SELECT b FROM t WHERE a = 1").await.contains(&"D 20".to_owned()));
+    // Behind a savepoint the block may go on, with what it has locked.
+    said(&mut ann, "BEGIN; UPDATE t SET b = 30 WHERE a = 1; SAVEPOINT s").await;
+    assert_eq!(tag(said(&mut ann, "INSERT INTO t VALUES (2, 2)").await), "E ERROR 23505");
+    assert_eq!(tag(said(&mut bob, lock).await), "E ERROR 55P03");
+    said(&mut ann, "ROLLBACK TO s; COMMIT").await;
+    assert!(said(&mut bob, lock).await.contains(&"D 30".to_owned()));
+}

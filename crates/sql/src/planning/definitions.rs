@@ -529,7 +529,7 @@ impl Around<'_> {
             }
             names.extend(found);
         }
-        let mut commands = self.without_triggers_of(&names, cascade)?;
+        let mut commands = self.without_users_of(&names, cascade)?;
         if !views.is_empty() {
             self.tell_dropped_with(&[], &views);
             commands.push(Command::drop_views(views));

@@ -14,6 +14,7 @@ use diligence_types::SqlType;
 use super::around::Around;
 use super::authority::Words;
 use super::definitions::unwritable;
+use super::function_users::without_calls;
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use crate::binder::Bound;
@@ -480,32 +481,41 @@ impl Around<'_> {
         }))
     }
 
-    /// What takes away the triggers that call functions which are to go. Fails with 2BP01 if there are any, and CASCADE
-    /// is not said.
-    pub(super) fn without_triggers_of(&self, functions: &[RelationName], cascades: bool) -> Result<Vec<Command>> {
+    /// What takes away the triggers, defaults and conditions that call functions which are to go. Fails with 2BP01 if
+    /// there are triggers, and CASCADE is not said.
+    pub(super) fn without_users_of(&self, functions: &[RelationName], cascades: bool) -> Result<Vec<Command>> {
+        const TAG: &str = "DROP FUNCTION";
         if !cascades {
             functions.iter().try_for_each(|function| self.refuse_called(function))?;
             return Ok(vec![]);
         }
+        let names = functions.iter().filter_map(|function| self.only_of_its_name(function)).collect::<Vec<_>>();
         let (mut commands, mut gone) = (Vec::new(), Vec::new());
         for object in self.at.snapshot.catalog.objects() {
             let (going, stay): (Vec<_>, Vec<_>) =
                 object.relation.triggers().iter().cloned().partition(|trigger| functions.contains(&trigger.function));
-            if going.is_empty() {
-                continue;
-            }
-            let shown = |trigger: &Trigger| {
-                format!("trigger {} on {} {}", trigger.name, object.relation.kind(), object.name.name)
+            let (table, kind) = (&object.name.name, object.relation.kind());
+            let here = going.iter().map(|trigger| format!("trigger {} on {kind} {table}", trigger.name));
+            let mut here = here.collect::<Vec<_>>();
+            let bound = match &object.relation {
+                Relation::Native(native) => {
+                    let mut left = native.rules().clone();
+                    here.extend(without_calls(&mut left, &names, table));
+                    left.triggers = stay;
+                    if here.is_empty() {
+                        continue;
+                    }
+                    self.with_rules(object, native, TAG, |rules| *rules = left)?
+                }
+                _ if here.is_empty() => continue,
+                _ => self.with_triggers(object, stay, TAG)?,
             };
-            gone.extend(going.iter().map(shown));
-            if let BoundStatement::Other(Statement::Command(command)) =
-                self.with_triggers(object, stay, "DROP TRIGGER")?
-            {
+            gone.append(&mut here);
+            if let BoundStatement::Other(Statement::Command(command)) = bound {
                 commands.push(command);
             }
-            let forgotten =
-                going.into_iter().filter_map(|trigger| self.forgotten(Topic::Trigger(object.id, trigger.name)));
-            commands.extend(forgotten);
+            let forgotten = going.into_iter().map(|trigger| Topic::Trigger(object.id, trigger.name));
+            commands.extend(forgotten.filter_map(|topic| self.forgotten(topic)));
         }
         self.tell_cascades(&gone);
         Ok(commands)
