@@ -48,7 +48,7 @@ pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, BY_POSITION, NOTHING, OVERRIDING, OVERRIDING_USER};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
-pub(crate) use self::constraints::INCLUDED;
+pub(crate) use self::constraints::{EQUAL_NULLS, INCLUDED};
 use self::ctes::Clauses;
 pub(crate) use self::current::CURRENT_OF;
 pub(crate) use self::definitions::{ENUM_OF, LIKE, NO_DATA, ONLY_NAMED, REFRESH};
