@@ -373,6 +373,7 @@ impl Around<'_> {
             return Err(Error::unsupported("AUTHORIZATION is not supported").with_code("0A000"));
         };
         let name = schema_name(name)?;
+        Self::refuse_reserved_schema(&name)?;
         self.at.snapshot.rights.check_create_schema(&name)?;
         if *if_not_exists && self.at.snapshot.catalog.has_schema(&name) {
             self.tell_existing(&format!("schema \"{name}\""), "42P06");

@@ -112,6 +112,15 @@ impl Around<'_> {
         Ok(None)
     }
 
+    /// Fails with 42939 for a name that schemas of the system have.
+    pub(super) fn refuse_reserved_schema(name: &str) -> Result<()> {
+        if !name.starts_with("pg_") {
+            return Ok(());
+        }
+        let error = Error::input(format!("unacceptable schema name \"{name}\"")).with_code("42939");
+        Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."))
+    }
+
     /// ALTER SCHEMA … RENAME TO. Fails with 3F000 if there is none of the name, 42P06 if there is one of the new name,
     /// 42939 if that is reserved, 0A000 for the schema that needs no name.
     fn rename_schema(&self, from: &str, to: &str) -> Result<BoundStatement> {
@@ -124,10 +133,7 @@ impl Around<'_> {
             let error = Error::unsupported(format!("the schema \"{from}\" keeps its name")).with_code("0A000");
             return Err(error.with_hint("make another schema, and ALTER … SET SCHEMA of what is to be there"));
         }
-        if to.starts_with("pg_") {
-            let error = Error::input(format!("unacceptable schema name \"{to}\"")).with_code("42939");
-            return Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."));
-        }
+        Self::refuse_reserved_schema(to)?;
         if catalog.has_schema(to) {
             return Err(Error::input(format!("schema \"{to}\" already exists")).with_code("42P06"));
         }

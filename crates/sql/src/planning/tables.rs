@@ -666,8 +666,14 @@ pub(super) fn sequence_options_of(options: &[ast::SequenceOptions], bits: u8) ->
             ast::SequenceOptions::Cycle(no) => sequence.cycles = !no,
             ast::SequenceOptions::IncrementBy(..)
             | ast::SequenceOptions::MinValue(None)
-            | ast::SequenceOptions::MaxValue(None)
-            | ast::SequenceOptions::Cache(_) => {}
+            | ast::SequenceOptions::MaxValue(None) => {}
+            ast::SequenceOptions::Cache(count) => {
+                let count = number(count)?;
+                if count < 1 {
+                    let message = format!("CACHE ({count}) must be greater than zero");
+                    return Err(Error::input(message).with_code("22023"));
+                }
+            }
         }
     }
     sequence.start = start.unwrap_or(if sequence.increment < 0 { sequence.max } else { sequence.min });
