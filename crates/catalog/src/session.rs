@@ -264,6 +264,13 @@ impl SessionCatalogs {
         }
     }
 
+    /// Gives the transaction's locks back before its end: it has failed, and can only be rolled back.
+    pub fn unlock_failed(&self) {
+        if let Some(inside) = &*self.inside.read() {
+            inside.transaction.unlock();
+        }
+    }
+
     /// A statement reads tables, in a transaction that sees one moment: if it is to be as if it had run alone, they
     /// have to be the same when it ends.
     pub fn note_read(&self, tables: impl Iterator<Item = TableId>) {
@@ -357,6 +364,11 @@ impl SessionCatalogs {
     pub fn last_value(&self) -> Result<i64> {
         let none = || Error::input("lastval is not yet defined in this session").with_code("55000");
         self.given.lock().last.ok_or_else(none)
+    }
+
+    /// Forgets the numbers that sequences have given to the session.
+    pub fn forget_numbers(&self) {
+        *self.given.lock() = GivenNumbers::default();
     }
 
     /// Has a sequence go on from a state. Fails as [`next_value`](Self::next_value) does, with code 22003 for a number

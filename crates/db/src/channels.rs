@@ -135,6 +135,13 @@ impl Ears {
         }
     }
 
+    /// The channels that are listened to, in order.
+    pub(crate) fn listening(&self) -> Vec<String> {
+        let mut channels = self.channels.lock().iter().cloned().collect::<Vec<_>>();
+        channels.sort_unstable();
+        channels
+    }
+
     /// Hears nothing from now on.
     pub(crate) fn close(&self) {
         self.channels.lock().clear();

@@ -151,6 +151,10 @@ impl SettingsSink for Parts {
         self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
     }
 
+    fn listening(&self) -> Vec<String> {
+        self.ears.listening()
+    }
+
     fn trigger_depth(&self) -> i32 {
         i32::try_from(self.triggers.load(Ordering::Relaxed)).unwrap_or(i32::MAX)
     }
@@ -769,10 +773,26 @@ impl Session {
         self.close_cursors();
         self.client_forgets(None);
         let catalogs = self.planner().catalogs();
+        catalogs.forget_numbers();
         // Nothing keeps them, so nothing can fail.
         let _ = catalogs.drop_temporary();
         catalogs.locks().release_all_advisory(catalogs.owner());
         self.0.ears.close();
+    }
+
+    /// Gives the locks of a transaction back that has failed, and can only be rolled back. Others need not wait for that.
+    pub fn unlock_failed(&self) {
+        self.planner().catalogs().unlock_failed();
+    }
+
+    /// Drops the session's temporary tables and views. Fails if the catalog can no longer be changed.
+    pub fn drop_temporary(&self) -> Result<()> {
+        self.planner().catalogs().drop_temporary()
+    }
+
+    /// Forgets what numbers sequences have given to the session: `currval` and `lastval` know none.
+    pub fn forget_numbers(&self) {
+        self.planner().catalogs().forget_numbers();
     }
 
     /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it,

@@ -87,7 +87,7 @@ fn a_table_of_grouped_text_needs_the_memory_of_its_rows() {
     session.execute(&format!("CREATE TABLE many AS SELECT {text}")).unwrap();
     session.execute("SET query_memory = '150MB'").unwrap();
     let made = command(&session, "CREATE TABLE grouped AS SELECT s, count(*) AS n FROM many GROUP BY s");
-    assert_eq!(made, ("CREATE TABLE".to_owned(), Some(200_000)));
+    assert_eq!(made, ("CREATE TABLE AS".to_owned(), Some(200_000)));
     assert_eq!(command(&session, "INSERT INTO grouped SELECT DISTINCT s, 2 FROM many").1, Some(200_000));
     assert_eq!(rows(&session, "SELECT count(DISTINCT s), sum(n), min(length(s)) FROM grouped"), ["200000 600000 60"]);
 }
@@ -104,10 +104,16 @@ fn tables_in_memory_are_made_filled_and_dropped() {
     assert_eq!(rows(&session, "SELECT a, b FROM t ORDER BY a"), ["1 one", "2 ", "3 none"]);
     assert_eq!(error(&session, "INSERT INTO t VALUES (NULL, 'x')").kind(), ErrorKind::Value);
     assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["3"]);
-    assert_eq!(command(&session, "CREATE TABLE u AS SELECT a * 2 AS a FROM t"), ("CREATE TABLE".to_owned(), Some(3)));
-    assert_eq!(command(&session, "CREATE TABLE IF NOT EXISTS u AS SELECT 1"), ("CREATE TABLE".to_owned(), None));
+    assert_eq!(
+        command(&session, "CREATE TABLE u AS SELECT a * 2 AS a FROM t"),
+        ("CREATE TABLE AS".to_owned(), Some(3))
+    );
+    assert_eq!(command(&session, "CREATE TABLE IF NOT EXISTS u AS SELECT 1"), ("CREATE TABLE AS".to_owned(), None));
     assert!(error(&session, "CREATE TABLE u AS SELECT 1 AS x").message().contains("exists already"));
-    assert_eq!(command(&session, "CREATE OR REPLACE TABLE u AS SELECT 7 AS a"), ("CREATE TABLE".to_owned(), Some(1)));
+    assert_eq!(
+        command(&session, "CREATE OR REPLACE TABLE u AS SELECT 7 AS a"),
+        ("CREATE TABLE AS".to_owned(), Some(1))
+    );
     assert_eq!(command(&session, "INSERT OVERWRITE u SELECT a FROM t"), ("INSERT".to_owned(), Some(3)));
     assert_eq!(command(&session, "TRUNCATE TABLE u").0, "TRUNCATE TABLE");
     assert_eq!(rows(&session, "SELECT count(*) FROM u"), ["0"]);

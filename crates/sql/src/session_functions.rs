@@ -1,11 +1,12 @@
 //! Functions that do something in their session or to others, or know what it does: `set_config`, `pg_notify`,
-//! `pg_cancel_backend`, `pg_terminate_backend` and `pg_trigger_depth`.
+//! `pg_listening_channels`, `pg_cancel_backend`, `pg_terminate_backend` and `pg_trigger_depth`.
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, RecordBatch, StringViewArray};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type};
 use datafusion_common::error::Result;
@@ -14,6 +15,7 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImp
 use diligence_engine::plan::bytes::FunctionName;
 use diligence_engine::stages::Caller;
 use diligence_storage::foreign_error::to_datafusion;
+use diligence_types::SqlType;
 
 use crate::procedural::Procedure;
 use crate::statement::Query;
@@ -30,6 +32,11 @@ pub trait SettingsSink: Send + Sync + Debug {
 
     /// `pg_notify`: says something in a channel. Fails with code 22023 for what is no message, 54000 if too many wait.
     fn notify(&self, channel: &str, payload: &str) -> diligence_base::Result<()>;
+
+    /// `pg_listening_channels`: the channels that the session listens to, in order.
+    fn listening(&self) -> Vec<String> {
+        vec![]
+    }
 
     /// `pg_trigger_depth`: how many triggers run within each other; 0 outside of any.
     fn trigger_depth(&self) -> i32 {
@@ -124,7 +131,11 @@ impl ScalarUDFImpl for Notifies {
 /// What a plan's bytes call a function, if it is one of these.
 pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
     let inner = function.inner();
-    let is_own = inner.is::<Notifies>() || inner.is::<SetConfig>() || inner.is::<Stops>() || inner.is::<Depth>();
+    let is_own = inner.is::<Listens>()
+        || inner.is::<Notifies>()
+        || inner.is::<SetConfig>()
+        || inner.is::<Stops>()
+        || inner.is::<Depth>();
     is_own.then(|| FunctionName { name: function.name().to_owned(), ..FunctionName::default() })
 }
 
@@ -190,6 +201,61 @@ impl ScalarUDFImpl for SetConfig {
             answers.push(Some(sink.set_config(names.value(row), value, is_local).map_err(to_datafusion)?));
         }
         Ok(ColumnarValue::Array(Arc::new(StringViewArray::from_iter(answers))))
+    }
+}
+
+/// The function that gives the channels which a session listens to.
+pub(crate) const LISTENING: &str = "pg_listening_channels";
+
+/// `pg_listening_channels()` as an array, for a session that this is.
+pub(crate) fn listening_channels(sink: &Weak<dyn SettingsSink>) -> Arc<ScalarUDF> {
+    let signature = Signature::nullary(Volatility::Volatile);
+    Arc::new(ScalarUDF::from(Listens { sink: sink.clone(), signature }))
+}
+
+#[derive(Debug)]
+struct Listens {
+    sink: Weak<dyn SettingsSink>,
+    signature: Signature,
+}
+
+impl PartialEq for Listens {
+    fn eq(&self, other: &Self) -> bool {
+        self.sink.ptr_eq(&other.sink)
+    }
+}
+
+impl Eq for Listens {}
+
+impl Hash for Listens {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Listens {
+    fn name(&self) -> &str {
+        LISTENING
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        if !arguments.is_empty() {
+            return plan_err!("{LISTENING} takes no arguments");
+        }
+        Ok(SqlType::array_of(SqlType::Text).arrow())
+    }
+
+    fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let DataType::List(element) = self.return_type(&[])? else { return plan_err!("{LISTENING} gives no list") };
+        let channels = self.sink.upgrade().map(|sink| sink.listening()).unwrap_or_default();
+        let offsets = OffsetBuffer::from_lengths([channels.len()]);
+        let channels = Arc::new(StringViewArray::from_iter_values(channels));
+        let list = ListArray::try_new(element, offsets, channels, None)?;
+        Ok(ColumnarValue::Scalar(ScalarValue::List(Arc::new(list))))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, ArrayRef, AsArray, NullArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, IntervalMonthDayNanoType};
 use datafusion_expr::{ScalarUDF, Volatility};
@@ -42,7 +42,7 @@ impl Outside for Sleep {
     }
 
     fn returns(&self) -> DataType {
-        DataType::Null
+        DataType::Utf8View
     }
 
     fn volatility(&self) -> Volatility {
@@ -66,7 +66,8 @@ impl Outside for Sleep {
                 std::thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
             }
         }
-        Ok(Arc::new(NullArray::new(rows)))
+        // The empty text, as PostgreSQL shows what gives nothing.
+        Ok(Arc::new(StringViewArray::from_iter_values(vec![""; rows])))
     }
 }
 

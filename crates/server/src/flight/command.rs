@@ -10,7 +10,7 @@ use super::cancellation::Cancellation;
 use super::prepared::Kind;
 use super::session::FlightSession;
 use super::statement::Outcome;
-use crate::session::commands::Command;
+use crate::session::commands::{Command, Discarded};
 use crate::session::settings::shown_name;
 use crate::sqlstate;
 
@@ -28,8 +28,8 @@ impl FlightSession {
         }
         match command {
             // PostgreSQL warns, and goes on.
-            Command::Begin(_) if self.state.lock().open.is_some() => {}
-            Command::Begin(mode) => drop(self.begin(*mode)?),
+            Command::Begin(_) | Command::Start(_) if self.state.lock().open.is_some() => {}
+            Command::Begin(mode) | Command::Start(mode) => drop(self.begin(*mode)?),
             Command::Commit => {
                 self.in_transaction()?;
                 self.commit().await?;
@@ -62,9 +62,10 @@ impl FlightSession {
                     .with_code("0A000")
                     .with_hint("each transaction says its own: BEGIN ISOLATION LEVEL …"));
             }
-            Command::Discard => {
+            Command::Discard(discarded) if *discarded != Discarded::All => discarded.give_back(&self.session)?,
+            Command::Discard(_) => {
                 if self.state.lock().open.is_some() {
-                    let error = Error::input("DISCARD ALL cannot run inside a transaction");
+                    let error = Error::input("DISCARD ALL cannot run inside a transaction block");
                     return Err(error.with_code(sqlstate::ACTIVE_TRANSACTION));
                 }
                 self.forget_prepared();
@@ -79,7 +80,6 @@ impl FlightSession {
                 let parsed = cancellation.within(&self.service, parse).await?;
                 Box::pin(self.run(&Kind::Statement(parsed), vec![], cancellation)).await?;
             }
-            Command::Unlisten => {}
             Command::Declare(..) | Command::Fetch(..) | Command::Move(..) | Command::Close(_) => {
                 let error = Error::unsupported("cursors belong to PostgreSQL's protocol").with_code("0A000");
                 return Err(error.with_hint("run the query: its rows come as fast as they are read"));

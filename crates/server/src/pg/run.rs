@@ -22,7 +22,7 @@ use super::trouble::{Block, Outcome};
 use super::wire::notice;
 use crate::encoding::columns::{Columns, Rows};
 use crate::execution::{Allowed, CommandDone, RunningStatement};
-use crate::session::commands::{Command, Lasts, TransactionMode};
+use crate::session::commands::{Command, Discarded, Lasts, TransactionMode};
 use crate::session::settings::{SHARED, Value, shared, shown_name};
 use crate::sqlstate;
 
@@ -247,7 +247,8 @@ impl PgSession {
             return Err(failed_block());
         }
         match command {
-            Command::Begin(mode) => self.begin_block(*mode)?,
+            Command::Begin(mode) => self.begin_block(*mode, "BEGIN")?,
+            Command::Start(mode) => self.begin_block(*mode, "START TRANSACTION")?,
             Command::Commit | Command::Rollback => {
                 if self.block == Block::None {
                     let error = Error::input("there is no transaction").with_code("25P01");
@@ -289,14 +290,18 @@ impl PgSession {
             Command::Show(name) => self.show_setting(name, describe)?,
             Command::SetTransaction(mode) => self.set_transaction(*mode)?,
             Command::SetTransactions(mode) => self.set_transactions(*mode)?,
-            Command::Discard => {
-                if self.block != Block::None {
-                    let error = Error::input("DISCARD ALL cannot run inside a transaction");
-                    return Err(error.with_code("25001").into());
+            Command::Discard(discarded) => {
+                if *discarded == Discarded::All {
+                    if self.block != Block::None {
+                        let error = Error::input("DISCARD ALL cannot run inside a transaction block");
+                        return Err(error.with_code("25001").into());
+                    }
+                    self.discard();
+                    self.session.reset_all()?;
+                } else {
+                    discarded.give_back(&self.session)?;
                 }
-                self.discard();
-                self.session.reset_all()?;
-                self.complete("DISCARD ALL");
+                self.complete(discarded.tag());
             }
             Command::Deallocate(name) => {
                 if let Some(name) = name.as_ref().filter(|name| !self.is_prepared(name)) {
@@ -310,15 +315,14 @@ impl PgSession {
             Command::Declare(declared) => self.declare(declared).await?,
             Command::Fetch(way, name) => self.fetch(*way, name, true, describe).await?,
             Command::Move(way, name) => self.fetch(*way, name, false, describe).await?,
-            Command::Unlisten => self.complete("UNLISTEN"),
             Command::CopyOut(copy) => self.copy_out(copy).await?,
             Command::CopyIn(copy) => self.copy_in(copy).await?,
         }
         Ok(())
     }
 
-    /// BEGIN.
-    fn begin_block(&mut self, mode: TransactionMode) -> Outcome {
+    /// BEGIN and START TRANSACTION.
+    fn begin_block(&mut self, mode: TransactionMode, tag: &str) -> Outcome {
         if self.block == Block::Open {
             let error = Error::input("there is a transaction already").with_code("25001");
             self.outbox.put(notice("WARNING", &error));
@@ -327,7 +331,7 @@ impl PgSession {
             self.open_block(isolation, mode.writes.unwrap_or_else(|| !self.settings.is_read_only()))?;
         }
         self.block = Block::Open;
-        self.complete("BEGIN");
+        self.complete(tag);
         Ok(())
     }
 
@@ -586,9 +590,9 @@ fn tag_of(done: &CommandDone) -> String {
     let rows = done.rows.unwrap_or(0);
     match done.tag.as_str() {
         "INSERT" => format!("INSERT 0 {rows}"),
-        "CREATE TABLE" | "CREATE MATERIALIZED VIEW" if rows > 0 => format!("SELECT {rows}"),
+        "CREATE TABLE AS" | "CREATE MATERIALIZED VIEW" if done.rows.is_some() => format!("SELECT {rows}"),
         tag @ ("UPDATE" | "DELETE" | "MERGE" | "COPY") => format!("{tag} {rows}"),
-        tag => tag.to_owned(),
+        tag => tag.strip_suffix(" WITH NO DATA").unwrap_or(tag).to_owned(),
     }
 }
 

@@ -337,10 +337,18 @@ impl PgSession {
             Err(Trouble::Broken(broken)) => Err(broken),
             Err(Trouble::Failed(error)) => {
                 self.outbox.put(error_response(&error, statement, false));
-                if self.block == Block::Open {
-                    self.block = Block::Failed;
-                }
+                self.block_fails();
                 Ok(false)
+            }
+        }
+    }
+
+    /// A block that is open has failed. Without a savepoint nothing but its end can follow, so others have its locks.
+    fn block_fails(&mut self) {
+        if self.block == Block::Open {
+            self.block = Block::Failed;
+            if !self.changes.has_savepoints() {
+                self.session.unlock_failed();
             }
         }
     }
@@ -656,9 +664,7 @@ impl PgSession {
             // The place in the text is told here, where the text is known.
             Err(Trouble::Failed(error)) => {
                 self.outbox.put(error_response(error, Some(&text), false));
-                if self.block == Block::Open {
-                    self.block = Block::Failed;
-                }
+                self.block_fails();
                 self.skipping = true;
                 Ok(())
             }

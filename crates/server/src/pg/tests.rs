@@ -690,3 +690,77 @@ async fn what_functions_print_is_told_to_their_client() {
         ["E ERROR 42501", "Z I"]
     );
 }
+
+#[tokio::test]
+async fn statements_are_called_as_in_postgresql() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let tag = |told: Vec<String>| told.into_iter().find(|told| told.starts_with(['C', 'E'])).unwrap();
+    for (sql, expected) in [
+        ("CREATE TABLE t (a INT)", "C CREATE TABLE"),
+        ("CREATE TABLE IF NOT EXISTS t (a INT)", "C CREATE TABLE"),
+        ("CREATE TABLE u AS SELECT 1 AS a", "C SELECT 1"),
+        ("CREATE TABLE v AS TABLE t", "C SELECT 0"),
+        ("CREATE TABLE IF NOT EXISTS v AS TABLE t", "C CREATE TABLE AS"),
+        ("CREATE TABLE w AS SELECT 1 AS a WITH NO DATA", "C CREATE TABLE AS"),
+        ("CREATE MATERIALIZED VIEW m AS SELECT a FROM t", "C SELECT 0"),
+        ("CREATE MATERIALIZED VIEW n AS SELECT a FROM u WITH NO DATA", "C CREATE MATERIALIZED VIEW"),
+        ("ALTER MATERIALIZED VIEW n RENAME TO o", "C ALTER MATERIALIZED VIEW"),
+        ("CREATE VIEW shown AS SELECT a FROM t", "C CREATE VIEW"),
+        ("ALTER VIEW shown RENAME TO seen", "C ALTER VIEW"),
+        ("ALTER VIEW seen SET SCHEMA public", "C ALTER VIEW"),
+        ("ALTER TABLE seen RENAME TO shown", "C ALTER TABLE"),
+        ("CREATE SEQUENCE s", "C CREATE SEQUENCE"),
+        ("ALTER SEQUENCE s RENAME TO r", "C ALTER SEQUENCE"),
+        ("CREATE PROCEDURE p() LANGUAGE sql AS 'SELECT 1'", "C CREATE PROCEDURE"),
+        ("DROP PROCEDURE p()", "C DROP PROCEDURE"),
+        ("START TRANSACTION", "C START TRANSACTION"),
+        ("VACUUM", "E ERROR 25001"),
+        ("ROLLBACK", "C ROLLBACK"),
+        ("VACUUM t", "C VACUUM"),
+        ("CREATE TEMP TABLE passing (a INT)", "C CREATE TABLE"),
+        ("SET work_mem = '7MB'", "C SET"),
+        ("DISCARD TEMP", "C DISCARD TEMP"),
+        ("SELECT 1 FROM passing", "E ERROR 42P01"),
+        ("DISCARD SEQUENCES", "C DISCARD SEQUENCES"),
+        ("DISCARD PLANS", "C DISCARD PLANS"),
+    ] {
+        assert_eq!(tag(said(&mut ann, sql).await), expected, "{sql}");
+    }
+    // Only DISCARD ALL makes settings what they were.
+    assert!(said(&mut ann, "SHOW work_mem").await.contains(&"D 7MB".to_owned()));
+    assert_eq!(tag(said(&mut ann, "DISCARD ALL").await), "C DISCARD ALL");
+    assert!(!said(&mut ann, "SHOW work_mem").await.contains(&"D 7MB".to_owned()));
+    said(&mut ann, "LISTEN news").await;
+    let listened = "SELECT pg_listening_channels()";
+    assert!(said(&mut ann, listened).await.contains(&"D news".to_owned()));
+    assert_eq!(tag(said(&mut ann, "UNLISTEN news").await), "C UNLISTEN");
+    assert_eq!(tag(said(&mut ann, listened).await), "C SELECT 0");
+}
+
+#[tokio::test]
+async fn a_block_that_has_failed_has_no_locks() {
+    let (_server, address) = serve().await;
+    let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
+    let tag = |told: Vec<String>| told.into_iter().find(|told| told.starts_with(['C', 'E'])).unwrap();
+    said(&mut ann, "CREATE TABLE t (a INT PRIMARY KEY, b INT)").await;
+    said(&mut ann, "INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    said(&mut ann, "BEGIN").await;
+    said(&mut ann, "UPDATE t SET b = 10 WHERE a = 1").await;
+    said(&mut ann, "SELECT pg_advisory_xact_lock(7)").await;
+    let (lock, number) = ("SELECT b FROM t WHERE a = 1 FOR UPDATE NOWAIT", "SELECT pg_try_advisory_xact_lock(7) AS f");
+    assert_eq!(tag(said(&mut bob, lock).await), "E ERROR 55P03");
+    assert!(said(&mut bob, number).await.contains(&"D f".to_owned()));
+    assert_eq!(tag(said(&mut ann, "INSERT INTO t VALUES (2, 2)").await), "E ERROR 23505");
+    assert!(said(&mut bob, lock).await.contains(&"D 1".to_owned()));
+    assert!(said(&mut bob, number).await.contains(&"D t".to_owned()));
+    assert_eq!(tag(said(&mut bob, "UPDATE t SET b = 20 WHERE a = 1").await), "C UPDATE 1");
+    assert_eq!(tag(said(&mut ann, "COMMIT").await), "C ROLLBACK");
+    assert!(said(&mut ann, "SELECT b FROM t WHERE a = 1").await.contains(&"D 20".to_owned()));
+    // Behind a savepoint the block may go on, with what it has locked.
+    said(&mut ann, "BEGIN; UPDATE t SET b = 30 WHERE a = 1; SAVEPOINT s").await;
+    assert_eq!(tag(said(&mut ann, "INSERT INTO t VALUES (2, 2)").await), "E ERROR 23505");
+    assert_eq!(tag(said(&mut bob, lock).await), "E ERROR 55P03");
+    said(&mut ann, "ROLLBACK TO s; COMMIT").await;
+    assert!(said(&mut bob, lock).await.contains(&"D 30".to_owned()));
+}

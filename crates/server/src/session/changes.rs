@@ -59,6 +59,11 @@ impl Changes {
         }
     }
 
+    /// Whether the block can go back to a savepoint.
+    pub(crate) fn has_savepoints(&self) -> bool {
+        !self.savepoints.is_empty()
+    }
+
     /// Sets a savepoint.
     pub(crate) fn savepoint(&mut self, name: &str, mark: Option<SessionMark>) -> Result<()> {
         let at = self.changes.len();

@@ -3,7 +3,8 @@
 //! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the
 //! planner, which says what is wrong with it.
 
-use diligence_db::{CursorWay, Isolation};
+use diligence_base::Error;
+use diligence_db::{CursorWay, Isolation, Session};
 
 use super::copy::{CopyIn, CopyOut, CopyStatement, copy};
 use super::cursors::{Declared, declare, fetch};
@@ -12,8 +13,10 @@ use super::tokens::{Placed, Refused, TOKENS_MAX, Token, name, tokens};
 /// A statement for the session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// BEGIN, START TRANSACTION.
+    /// BEGIN.
     Begin(TransactionMode),
+    /// START TRANSACTION: as BEGIN.
+    Start(TransactionMode),
     /// COMMIT, END.
     Commit,
     /// ROLLBACK, ABORT.
@@ -41,8 +44,8 @@ pub enum Command {
     SetTransaction(TransactionMode),
     /// SET SESSION CHARACTERISTICS: what transactions are from now on.
     SetTransactions(TransactionMode),
-    /// DISCARD ALL and its parts.
-    Discard,
+    /// DISCARD ALL, PLANS, SEQUENCES and TEMP.
+    Discard(Discarded),
     /// DEALLOCATE; all if `None`.
     Deallocate(Option<String>),
     /// CLOSE; all if `None`.
@@ -53,12 +56,47 @@ pub enum Command {
     Fetch(CursorWay, String),
     /// MOVE: as FETCH, without the rows.
     Move(CursorWay, String),
-    /// UNLISTEN: nothing was listened to.
-    Unlisten,
     /// COPY … TO STDOUT.
     CopyOut(CopyOut),
     /// COPY … FROM STDIN.
     CopyIn(CopyIn),
+}
+
+/// What DISCARD is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discarded {
+    /// Everything that the session has.
+    All,
+    /// Plans of prepared statements, which are made again where they are needed.
+    Plans,
+    /// What the session knows of sequences. Sequences give no numbers in advance.
+    Sequences,
+    /// Temporary tables and views.
+    Temporary,
+}
+
+impl Discarded {
+    /// What the statement is called when it is done.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::All => "DISCARD ALL",
+            Self::Plans => "DISCARD PLANS",
+            Self::Sequences => "DISCARD SEQUENCES",
+            Self::Temporary => "DISCARD TEMP",
+        }
+    }
+
+    /// Gives back a part of what a session has. Everything is given back by [`Session::discard`]. Fails as
+    /// [`Session::drop_temporary`] does.
+    pub fn give_back(self, session: &Session) -> Result<(), Error> {
+        match self {
+            Self::All => session.discard(),
+            Self::Plans => {}
+            Self::Sequences => session.forget_numbers(),
+            Self::Temporary => session.drop_temporary()?,
+        }
+        Ok(())
+    }
 }
 
 /// What a statement says of a transaction.
@@ -89,7 +127,8 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
     let (first, second, third) = (word(0), word(1), word(2));
     let count = tokens.iter().filter(|(token, _)| *token != Token::Symbol(";")).count();
     Ok(Some(match (first.as_str(), second.as_str(), third.as_str()) {
-        ("BEGIN", ..) | ("START", "TRANSACTION", _) => Command::Begin(mode(&tokens)),
+        ("BEGIN", ..) => Command::Begin(mode(&tokens)),
+        ("START", "TRANSACTION", _) => Command::Start(mode(&tokens)),
         ("COMMIT", "PREPARED", _) | ("ROLLBACK", "PREPARED", _) => return Ok(None),
         ("COMMIT" | "END", ..) if chains(&tokens) => Command::Chain { commits: true },
         ("COMMIT", ..) | ("END", ..) => Command::Commit,
@@ -110,7 +149,10 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
         ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..]), Lasts::Session),
         ("SHOW", "ALL" | "TABLES" | "COLUMNS" | "FUNCTIONS", _) => return Ok(None),
         ("SHOW", ..) if count >= 2 => Command::Show(setting_name(&tokens[1..])),
-        ("DISCARD", ..) => Command::Discard,
+        ("DISCARD", "ALL", _) => Command::Discard(Discarded::All),
+        ("DISCARD", "PLANS", _) => Command::Discard(Discarded::Plans),
+        ("DISCARD", "SEQUENCES", _) => Command::Discard(Discarded::Sequences),
+        ("DISCARD", "TEMP" | "TEMPORARY", _) => Command::Discard(Discarded::Temporary),
         ("DEALLOCATE", ..) => {
             let at = if second == "PREPARE" { 2 } else { 1 };
             Command::Deallocate(if word(at) == "ALL" { None } else { Some(name(&tokens, at)?) })
@@ -120,7 +162,6 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
         ("DECLARE", ..) => Command::Declare(declare(sql, &tokens)?),
         ("FETCH", ..) => fetch(&tokens).map(|(way, name)| Command::Fetch(way, name))?,
         ("MOVE", ..) => fetch(&tokens).map(|(way, name)| Command::Move(way, name))?,
-        ("UNLISTEN", ..) => Command::Unlisten,
         ("COPY", ..) => match copy(sql, &tokens)? {
             Some(CopyStatement::Out(copy)) => Command::CopyOut(copy),
             Some(CopyStatement::In(copy)) => Command::CopyIn(copy),
@@ -242,11 +283,16 @@ mod tests {
     fn statements_of_the_session_are_told_by_their_words() {
         assert_eq!(found("/* x */ begin;"), Command::Begin(TransactionMode::default()));
         let mode = TransactionMode { isolation: Some(Isolation::ReadCommitted), writes: None };
-        assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Begin(mode));
+        assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Start(mode));
         let mode = TransactionMode { isolation: Some(Isolation::Serializable), writes: Some(false) };
         assert_eq!(found("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY"), Command::Begin(mode));
         let mode = TransactionMode { isolation: Some(Isolation::RepeatableRead), writes: Some(true) };
         assert_eq!(found("set transaction isolation level repeatable read read write"), Command::SetTransaction(mode));
+        assert_eq!(found("discard all"), Command::Discard(Discarded::All));
+        assert_eq!(found("DISCARD TEMPORARY;"), Command::Discard(Discarded::Temporary));
+        assert_eq!(command("DISCARD EVERYTHING"), Ok(None));
+        // The engine knows who listens.
+        assert_eq!(command("UNLISTEN *"), Ok(None));
         assert_eq!(found("commit and chain;"), Command::Chain { commits: true });
         assert_eq!(found("ABORT WORK AND CHAIN"), Command::Chain { commits: false });
         assert_eq!((found("END AND NO CHAIN"), found("ROLLBACK AND NO CHAIN")), (Command::Commit, Command::Rollback));

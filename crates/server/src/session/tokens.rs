@@ -40,7 +40,7 @@ pub(super) type Placed<'a> = (Token<'a>, usize);
 
 /// Tokens with the places where they begin. Stops early at statements that are none of ours.
 pub(super) fn tokens(sql: &str, most: usize) -> Vec<Placed<'_>> {
-    const FIRST: [&str; 21] = [
+    const FIRST: [&str; 20] = [
         "BEGIN",
         "START",
         "COMMIT",
@@ -58,7 +58,6 @@ pub(super) fn tokens(sql: &str, most: usize) -> Vec<Placed<'_>> {
         "DECLARE",
         "FETCH",
         "MOVE",
-        "UNLISTEN",
         "COPY",
         "LISTEN",
         "NOTIFY",

@@ -25,9 +25,10 @@ use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
 use crate::parse::{CURRENT_OF, JSON_CALL, WHOLE_ROW};
+use crate::session_functions::LISTENING;
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
-const ROW_FUNCTIONS: [&str; 24] = [
+const ROW_FUNCTIONS: [&str; 25] = [
     "generate_series",
     "generate_subscripts",
     "json_array_elements",
@@ -44,6 +45,7 @@ const ROW_FUNCTIONS: [&str; 24] = [
     "jsonb_path_query",
     "pg_expandarray",
     "_pg_expandarray",
+    LISTENING,
     "pg_timezone_names",
     "regexp_matches",
     "regexp_split_to_table",
@@ -805,6 +807,13 @@ impl Binder<'_> {
 
     /// The array whose elements are a function's rows. Fails like [`call`](Self::call).
     pub(super) fn row_array(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
+        if name == LISTENING
+            && arguments.is_empty()
+            && let Some(function) = self.context.question(name)
+        {
+            self.is_transient.set(true);
+            return Ok(Scalar::Asked { function, arguments, sql_type: SqlType::array_of(SqlType::Text) });
+        }
         if name != "unnest" {
             return self.call(name, arguments);
         }

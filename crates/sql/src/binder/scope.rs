@@ -183,11 +183,16 @@ impl Namespace {
         self.sources[0].key = key;
     }
 
-    /// Both; the right one's behind the left one's. Fails with 42712 if an alias is given twice.
+    /// Both; the right one's behind the left one's. Fails with 42712 if a name is given twice, but for relations of
+    /// different schemas that have no alias.
     pub(super) fn joined(mut self, right: Namespace) -> Result<Self> {
         let (sources, merged) = (self.sources.len(), self.merged.len());
         for source in &right.sources {
-            let same = |other: &&Source| other.name == source.name && other.qualifiers == source.qualifiers;
+            let is_apart = |other: &Source| {
+                let have_schemas = !other.qualifiers.is_empty() && !source.qualifiers.is_empty();
+                have_schemas && other.qualifiers != source.qualifiers
+            };
+            let same = |other: &&Source| other.name == source.name && !is_apart(other);
             if let Some(name) = &source.name
                 && self.sources.iter().any(|other| same(&other))
             {

@@ -104,8 +104,9 @@ impl Dialect for PostgresSyntax {
         matches!(ch, '<' | '>' | '=' | '~' | '!' | '@' | '#' | '%' | '^' | '&' | '|' | '?')
     }
 
+    /// `SELECT 1 FOR UPDATE` locks rows, of which there are none.
     fn is_column_alias(&self, kw: &Keyword, _parser: &mut Parser) -> bool {
-        !keywords::RESERVED_FOR_COLUMN_ALIAS.contains(kw) || COLUMN_ALIASES.contains(kw)
+        *kw != Keyword::FOR && (!keywords::RESERVED_FOR_COLUMN_ALIAS.contains(kw) || COLUMN_ALIASES.contains(kw))
     }
 
     fn is_table_alias(&self, kw: &Keyword, _parser: &mut Parser) -> bool {

@@ -22,6 +22,7 @@ use sqlparser::ast::{
 };
 
 use self::columns::rename_column;
+use super::altered_kind::AlteredKind;
 use super::around::Around;
 use super::definitions::{lower, unwritable};
 use super::depends::Becomes;
@@ -66,12 +67,14 @@ struct Altered {
     renamed: Vec<(String, String)>,
     /// Whether its rows are divided or ordered anew.
     is_recut: bool,
+    /// Whether views go that read a column which goes.
+    cascades: bool,
 }
 
 impl Altered {
     fn new(declaration: Declaration, from: Vec<From>) -> Self {
         let (new_checks, also, before, cut, renamed) = (vec![], vec![], vec![], vec![], vec![]);
-        Self { declaration, from, new_checks, also, before, cut, renamed, is_recut: false }
+        Self { declaration, from, new_checks, also, before, cut, renamed, is_recut: false, cascades: false }
     }
 
     fn place(&self, name: &Ident) -> Result<usize> {
@@ -134,7 +137,8 @@ impl Altered {
 impl Around<'_> {
     /// ALTER TABLE.
     pub(super) fn alter_table(&self, alter: &ast::AlterTable) -> Result<BoundStatement> {
-        const TAG: &str = "ALTER TABLE";
+        let kind = AlteredKind::of(alter);
+        let tag = kind.tag();
         let done = |command| Ok(BoundStatement::Other(Statement::Command(command)));
         let name = self.changeable(&alter.name)?;
         let Some(found) = self.at.snapshot.get(&name) else {
@@ -142,39 +146,16 @@ impl Around<'_> {
                 return Err(self.unknown(&name));
             }
             self.tell_missing_object("relation", &name);
-            return done(Command::Nothing(TAG));
+            return done(Command::Nothing(tag));
         };
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
+        kind.check(object)?;
         if let [AlterTableOperation::OwnerTo { .. }] = alter.operations.as_slice() {
-            return done(Command::Nothing(TAG));
+            return done(Command::Nothing(tag));
         }
         let Relation::Native(table) = &object.relation else {
-            if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
-                let to = renamed(&name, table_name)?;
-                if let Relation::View(view) = &object.relation
-                    && to.schema != name.schema
-                {
-                    return self.move_view(object, view, to, "ALTER VIEW");
-                }
-                let views = match object.relation.schema() {
-                    Ok(columns) => {
-                        self.followed_views(object, &Becomes { name: to.clone(), columns, renamed: vec![] })?
-                    }
-                    // What has no columns no view selects from.
-                    Err(_) => vec![],
-                };
-                let rename = Command::Rename { object: object.reference(), to, tag: TAG };
-                return match views.is_empty() {
-                    true => done(rename),
-                    false => done(Command::All { commands: std::iter::once(rename).chain(views).collect(), tag: TAG }),
-                };
-            }
-            if let (Relation::View(view), [AlterTableOperation::RenameColumn { old_column_name, new_column_name }]) =
-                (&object.relation, alter.operations.as_slice())
-            {
-                return self.rename_view_column(object, view, (old_column_name, new_column_name), "ALTER VIEW");
-            }
-            return Err(unwritable(&name, &found));
+            let altered = self.alter_without_rows(object, &alter.operations, tag)?;
+            return altered.ok_or_else(|| unwritable(&name, &found));
         };
         if object.relation.materialized().is_some()
             && let Some(other) = alter.operations.iter().find(|operation| !is_renaming(operation))
@@ -198,7 +179,10 @@ impl Around<'_> {
         self.check_referred(object, table, &altered)?;
         let is_rewritten = altered.is_rewritten();
         let becomes = altered.becomes(table);
-        let views = self.followed_views(object, &becomes)?;
+        let (views, gone) = self.views_after(object, &becomes, altered.cascades)?;
+        if !gone.is_empty() {
+            altered.before.push(Command::drop_views(gone));
+        }
         if is_rewritten && !views.is_empty() {
             let error = Error::unsupported("other names under a view and other rows are two statements");
             return Err(error.with_code("0A000"));
@@ -214,7 +198,44 @@ impl Around<'_> {
             return self.rewritten(object, table, altered);
         }
         altered.also.extend(self.sequences_of(object, table, &altered));
-        self.altered(object, altered, TAG)
+        self.altered(object, altered, tag)
+    }
+
+    /// ALTER of what has no rows of its own: a view, a sequence. `None` if it cannot be altered in this way.
+    fn alter_without_rows(
+        &self,
+        object: &Object,
+        operations: &[AlterTableOperation],
+        tag: &'static str,
+    ) -> Result<Option<BoundStatement>> {
+        let done = |command| Ok(Some(BoundStatement::Other(Statement::Command(command))));
+        match (operations, &object.relation) {
+            ([AlterTableOperation::RenameTable { table_name }], relation) => {
+                let to = renamed(&object.name, table_name)?;
+                self.is_index_name(&to, false)?;
+                if let Relation::View(view) = relation
+                    && to.schema != object.name.schema
+                {
+                    return self.move_view(object, view, to, tag).map(Some);
+                }
+                let views = match relation.schema() {
+                    Ok(columns) => {
+                        self.followed_views(object, &Becomes { name: to.clone(), columns, renamed: vec![] })?
+                    }
+                    // What has no columns no view selects from.
+                    Err(_) => vec![],
+                };
+                let rename = Command::Rename { object: object.reference(), to, tag };
+                match views.is_empty() {
+                    true => done(rename),
+                    false => done(Command::All { commands: std::iter::once(rename).chain(views).collect(), tag }),
+                }
+            }
+            ([AlterTableOperation::RenameColumn { old_column_name, new_column_name }], Relation::View(view)) => {
+                self.rename_view_column(object, view, (old_column_name, new_column_name), tag).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// What becomes of the sequences of columns that get another name or go.
@@ -380,7 +401,15 @@ impl Around<'_> {
                         self.tell_missing(&format!("column \"{}\" of relation \"{table}\"", lower(name)));
                         continue;
                     }
-                    self.drop_column(altered, name, *drop_behavior == Some(ast::DropBehavior::Cascade))?;
+                    let cascades = *drop_behavior == Some(ast::DropBehavior::Cascade);
+                    altered.cascades |= cascades;
+                    if cascades {
+                        let keys = altered.declaration.rules.keys.iter().filter(|key| key.uses(&lower(name)));
+                        for key in keys.cloned().collect::<Vec<_>>() {
+                            self.drop_referring(altered, &key, true, object)?;
+                        }
+                    }
+                    self.drop_column(altered, name, cascades)?;
                 }
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
@@ -391,6 +420,7 @@ impl Around<'_> {
             }
             AlterTableOperation::RenameTable { table_name } => {
                 altered.declaration.name = renamed(&object.name, table_name)?;
+                self.is_index_name(&altered.declaration.name, false)?;
                 altered.also.extend(self.sequences_along(object, &altered.declaration.name));
                 self.at.snapshot.rights.check_create(&altered.declaration.name)?;
             }
@@ -537,6 +567,9 @@ impl Around<'_> {
     /// CREATE INDEX.
     pub(super) fn create_index(&self, create: &ast::CreateIndex) -> Result<BoundStatement> {
         const TAG: &str = "CREATE INDEX";
+        if create.concurrently {
+            self.outside_of_blocks("CREATE INDEX CONCURRENTLY")?;
+        }
         let name = self.changeable(&create.table_name)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
@@ -643,6 +676,9 @@ impl Around<'_> {
             return Err(Error::bug("not a CREATE SEQUENCE"));
         };
         let name = self.creatable(name, *temporary)?;
+        if self.is_index_name(&name, *if_not_exists)? {
+            return Ok(Statement::Command(Command::Nothing("CREATE SEQUENCE")));
+        }
         if let Some(there) = self.at.snapshot.catalog.get(&name) {
             if *if_not_exists {
                 self.tell_existing_relation(&name.name);

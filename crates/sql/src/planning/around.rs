@@ -670,6 +670,9 @@ impl Context for Around<'_> {
         if name == session_functions::DEPTH {
             return self.planner.settings_sink.get().map(session_functions::trigger_depth);
         }
+        if name == session_functions::LISTENING {
+            return self.planner.settings_sink.get().map(session_functions::listening_channels);
+        }
         if name == "pg_notify" {
             return self.planner.settings_sink.get().map(session_functions::pg_notify);
         }

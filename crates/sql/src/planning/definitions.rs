@@ -19,7 +19,7 @@ use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
 use super::around::Around;
 use super::fragments;
-use super::materialized::refuse_materialized;
+use super::materialized::{refuse_materialized, without_data};
 use super::settings::setting_name;
 use super::statements::{BoundStatement, declared_schema};
 use super::tables::Declaration;
@@ -108,12 +108,20 @@ impl Around<'_> {
         if create.or_replace {
             self.check_replaced(&name)?;
         }
+        let tag = match &create.query {
+            None => "CREATE TABLE",
+            Some(query) if without_data(query).is_some() => "CREATE TABLE AS WITH NO DATA",
+            Some(_) => "CREATE TABLE AS",
+        };
+        if self.is_index_name(&name, create.if_not_exists)? {
+            return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(tag))));
+        }
         if let Some(existing) = self.at.snapshot.catalog.get(&name)
             && !create.or_replace
         {
             if create.if_not_exists {
                 self.tell_existing_relation(&name.name);
-                return Ok(BoundStatement::Other(Statement::Command(Command::Nothing("CREATE TABLE"))));
+                return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(tag))));
             }
             let error = Error::input(format!("{} named '{name}' exists already", existing.relation.a_kind()));
             let hint = "drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS";
@@ -138,7 +146,7 @@ impl Around<'_> {
             sequences: declaration.sequences,
         });
         let (writer, returning) = (self.memory_writer(target), None);
-        Ok(BoundStatement::Write { tag: "CREATE TABLE", rows, writer, returning, again: None })
+        Ok(BoundStatement::Write { tag, rows, writer, returning, again: None })
     }
 
     /// A table as it is to be divided, and its rows in the order of its clustering key.
@@ -212,6 +220,9 @@ impl Around<'_> {
         if let Some(constraint) = create.constraints.first() {
             return Err(unenforced(constraint));
         }
+        if self.is_index_name(&name, create.if_not_exists)? {
+            return Ok(Statement::Command(Command::Nothing("CREATE EXTERNAL TABLE")));
+        }
         let pair = |(key, value): &NamedOption| (key.to_lowercase(), option_value(&option_text(value)));
         let pairs = create.options.iter().map(pair).collect::<Vec<_>>();
         let Declared { schema, defaults } = self.declared(&create.columns)?;
@@ -239,6 +250,9 @@ impl Around<'_> {
         let name = self.creatable(&create.name, create.temporary)?;
         if create.to.is_some() {
             return Err(Error::unsupported("CREATE VIEW … TO is not supported").with_code("0A000"));
+        }
+        if self.is_index_name(&name, create.if_not_exists)? {
+            return Ok(Statement::Command(Command::Nothing("CREATE VIEW")));
         }
         if create.if_not_exists && self.at.snapshot.catalog.get(&name).is_some() {
             self.tell_existing_relation(&name.name);
@@ -275,9 +289,12 @@ impl Around<'_> {
 
     /// DROP TABLE, DROP VIEW, DROP SCHEMA.
     pub(super) fn drop_objects(&self, statement: &ast::Statement) -> Result<Statement> {
-        let ast::Statement::Drop { object_type, if_exists, names, cascade, .. } = statement else {
+        let ast::Statement::Drop { object_type, if_exists, names, cascade, purge, .. } = statement else {
             return Err(Error::bug("not a DROP"));
         };
+        if *purge && *object_type == ObjectType::Index {
+            self.outside_of_blocks("DROP INDEX CONCURRENTLY")?;
+        }
         let is_relation = matches!(object_type, ObjectType::Table | ObjectType::View | ObjectType::MaterializedView);
         let also = match is_relation {
             true => {
@@ -359,6 +376,7 @@ impl Around<'_> {
             return Err(Error::unsupported("AUTHORIZATION is not supported").with_code("0A000"));
         };
         let name = schema_name(name)?;
+        Self::refuse_reserved_schema(&name)?;
         self.at.snapshot.rights.check_create_schema(&name)?;
         if *if_not_exists && self.at.snapshot.catalog.has_schema(&name) {
             self.tell_existing(&format!("schema \"{name}\""), "42P06");
@@ -504,24 +522,27 @@ impl Around<'_> {
     }
 
     /// DROP FUNCTION and DROP MACRO.
-    pub(super) fn drop_routines(&self, drop: &ast::DropFunction) -> Result<Statement> {
+    pub(super) fn drop_routines(&self, drop: &ast::DropFunction, tag: &'static str) -> Result<Statement> {
         let (mut names, mut views) = (Vec::new(), Vec::new());
         let cascade = matches!(drop.drop_behavior, Some(ast::DropBehavior::Cascade));
         for wanted in &drop.func_desc {
             let found = self.routine_named(wanted, drop.if_exists)?;
             if let Some(name) = &found {
                 self.at.snapshot.rights.check_owner(name)?;
-                self.refuse_called(name)?;
                 views.extend(self.callers_of(name, cascade)?);
             }
             names.extend(found);
         }
+        let mut commands = self.without_users_of(&names, cascade)?;
         if !views.is_empty() {
-            let gone = Command::Drop { names: views, kind: DroppedKind::View, also: vec![], if_exists: true, cascade };
-            let commands = vec![gone, Command::DropRoutines(names)];
-            return Ok(Statement::Command(Command::All { commands, tag: "DROP FUNCTION" }));
+            self.tell_dropped_with(&[], &views);
+            commands.push(Command::drop_views(views));
         }
-        Ok(Statement::Command(Command::DropRoutines(names)))
+        if commands.is_empty() {
+            return Ok(Statement::Command(Command::DropRoutines { names, tag }));
+        }
+        commands.push(Command::DropRoutines { names, tag });
+        Ok(Statement::Command(Command::All { commands, tag }))
     }
 
     /// The function that a name, perhaps with arguments, means; none, if there is none `if_exists`. Fails with 42883 if

@@ -49,6 +49,17 @@ impl Around<'_> {
     /// What becomes of the views that stand on a table which is altered: those that name it by a name that it or one of
     /// its columns had get other queries. Fails with code 2BP01 if a view does not stand on what the table becomes.
     pub(super) fn followed_views(&self, object: &Object, becomes: &Becomes) -> Result<Vec<Command>> {
+        self.views_after(object, becomes, false).map(|(followed, _)| followed)
+    }
+
+    /// The same, and the views that go because they read a column that goes, if `cascades` says that they do; with
+    /// those that stand on them.
+    pub(super) fn views_after(
+        &self,
+        object: &Object,
+        becomes: &Becomes,
+        cascades: bool,
+    ) -> Result<(Vec<Command>, Vec<RelationName>)> {
         let table = std::slice::from_ref(&object.name);
         let views = self.views().into_iter().filter(|view| self.named_by(view, table).is_some()).collect::<Vec<_>>();
         // All of them keep their columns, so each is looked at with the others as they are.
@@ -62,7 +73,14 @@ impl Around<'_> {
         instead.push(known(&becomes.name, becomes.columns.clone())?);
         let has_other_name = becomes.name != object.name;
         let is_renamed = has_other_name || !becomes.renamed.is_empty();
-        let mut followed = Vec::new();
+        let loses_columns = match &object.relation {
+            Relation::Native(table) => {
+                let mut names = table.schema().fields().iter().map(|field| field.name());
+                names.any(|name| becomes.columns.column_with_name(name).is_none())
+            }
+            _ => false,
+        };
+        let (mut followed, mut gone) = (Vec::new(), Vec::new());
         for view in &views {
             self.check_types(view, object, becomes)?;
             let query = query_of(view)?;
@@ -77,10 +95,16 @@ impl Around<'_> {
                 true if stands(&other) => followed.push(self.with_query(view, other)?),
                 // It stands on another view only.
                 false if stands(&query) && !self.names_directly(&query, view, &object.name, becomes) => {}
+                _ if cascades && loses_columns => gone.push(view.name.clone()),
                 _ => return Err(stands_still(object, becomes, view)),
             }
         }
-        Ok(followed)
+        if !gone.is_empty() {
+            let above = self.dependent_views(&gone, true)?;
+            gone.extend(above);
+            self.tell_dropped_with(&[], &gone);
+        }
+        Ok((followed, gone))
     }
 
     /// Whether a view's query itself names a relation.
@@ -331,6 +355,7 @@ fn stands_still(object: &Object, becomes: &Becomes, view: &Object) -> Error {
         ),
     };
     let hint = format!("drop the {} first, and make it again afterwards", kind(view));
+    let hint = if is_fewer { HINT.to_owned() } else { hint };
     Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint)
 }
 

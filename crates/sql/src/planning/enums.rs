@@ -12,6 +12,7 @@ use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident,
 
 use super::around::{Around, parts_of};
 use super::definitions::{lower, refuse_twice};
+use super::depends::Becomes;
 use crate::binder::{self, Context};
 use crate::parse::{DOMAIN, ENUM_OF};
 use crate::statement::{Command, Statement};
@@ -240,11 +241,20 @@ impl Around<'_> {
         let gone = columns.iter().flat_map(|(table, columns)| columns.iter().map(move |column| (table, column)));
         let gone = gone.map(|(table, column)| format!("column {column} of table {}", table.name));
         self.tell_cascades(&gone.collect::<Vec<_>>());
+        let mut views = Vec::new();
         for (table, columns) in &columns {
-            altered.push((table.reference(), table.version, self.without_columns(table, columns)?));
+            let alteration = self.without_columns(table, columns)?;
+            let (name, left) = (table.name.clone(), alteration.columns.clone());
+            let (_, gone) = self.views_after(table, &Becomes { name, columns: left, renamed: vec![] }, true)?;
+            views.extend(gone.into_iter().filter(|view| !views.contains(view)).collect::<Vec<_>>());
+            altered.push((table.reference(), table.version, alteration));
         }
         let memory = self.planner.options.tables.clone();
-        Ok(Statement::Command(Command::DropTypes { names: types, altered, memory, tag }))
+        let dropped = Command::DropTypes { names: types, altered, memory, tag };
+        Ok(Statement::Command(match views.is_empty() {
+            true => dropped,
+            false => Command::All { commands: vec![Command::drop_views(views), dropped], tag },
+        }))
     }
 
     /// Fails with 2BP01 if a domain that stays is of this type.

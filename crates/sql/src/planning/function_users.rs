@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::rules::TableRules;
 use diligence_catalog::{NativeTable, Relation, RelationName};
 use sqlparser::ast::{self, Expr, Visit};
 
@@ -13,15 +14,13 @@ use crate::walking::{each_expression, walk};
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
 impl Around<'_> {
-    /// The views that go with a function. Fails with 2BP01 if there are any and it does not `cascade`, or if a table
-    /// calls it. Of several functions of a name it is not told which one is called.
+    /// The views that go with a function. Fails with 2BP01 if there are any, or a table calls it, and it does not
+    /// `cascade`; and in any case if a generated column calls it. Of several functions of a name it is not told which
+    /// one is called.
     pub(super) fn callers_of(&self, function: &RelationName, cascade: bool) -> Result<Vec<RelationName>> {
         let shown = function.routine().unwrap_or(&function.name);
-        let name = shown.split('(').next().unwrap_or(shown);
+        let Some(name) = self.only_of_its_name(function) else { return Ok(vec![]) };
         let catalog = &self.at.snapshot.catalog;
-        if catalog.routines(&function.schema, name).len() > 1 {
-            return Ok(vec![]);
-        }
         let depends = |what: String, hint: &str| {
             let message = format!("cannot drop function {shown} because other objects depend on it");
             let detail = format!("{what} depends on function {shown}");
@@ -41,9 +40,12 @@ impl Around<'_> {
                     views.push(object.name.clone());
                 }
                 Relation::Native(table) => {
-                    if let Some(column) = caller_in(table, name) {
-                        let hint = "ALTER TABLE takes away what calls it first";
-                        return depends(format!("{column} of table {}", object.name), hint);
+                    let (caller, hint) = match cascade {
+                        true => (generated_by(table, name), "ALTER TABLE takes away what calls it first"),
+                        false => (caller_in(table, name), HINT),
+                    };
+                    if let Some(caller) = caller {
+                        return depends(format!("{caller} of table {}", object.name), hint);
                     }
                 }
                 _ => {}
@@ -53,6 +55,37 @@ impl Around<'_> {
         views.extend(more);
         Ok(views)
     }
+
+    /// The name of a function that shares it with no other.
+    pub(super) fn only_of_its_name<'f>(&self, function: &'f RelationName) -> Option<&'f str> {
+        let shown = function.routine().unwrap_or(&function.name);
+        let name = shown.split('(').next().unwrap_or(shown);
+        (self.at.snapshot.catalog.routines(&function.schema, name).len() <= 1).then_some(name)
+    }
+}
+
+/// Takes away the defaults and conditions of a table that call one of these functions; gives what went.
+pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &str) -> Vec<String> {
+    let goes = |expression: &Expr| functions.iter().any(|name| calls(expression, name));
+    let mut gone = Vec::new();
+    rules.defaults.retain(|column, value| {
+        let goes = goes(value);
+        if goes {
+            gone.push(format!("default value for column {column} of table {table}"));
+        }
+        !goes
+    });
+    gone.sort_unstable();
+    rules.checks.retain(|check| {
+        let goes = goes(&check.condition);
+        if goes {
+            gone.push(format!("constraint {} on table {table}", check.name));
+        }
+        !goes
+    });
+    let unproven = std::mem::take(&mut rules.unproven);
+    rules.unproven = unproven.into_iter().filter(|name| rules.has_name(name)).collect();
+    gone
 }
 
 fn is_called(name: &ast::ObjectName, wanted: &str) -> bool {
@@ -90,10 +123,15 @@ fn selects_from(query: &ast::Query, name: &str) -> bool {
 fn caller_in(table: &NativeTable, name: &str) -> Option<String> {
     let rules = table.rules();
     let default = rules.defaults.iter().find(|(_, value)| calls(value.as_ref(), name));
-    let generated = || rules.generated.iter().find(|(_, value)| calls(value.as_ref(), name));
     let check = || rules.checks.iter().find(|check| calls(check.condition.as_ref(), name));
     default
         .map(|(column, _)| format!("default value for column {column}"))
-        .or_else(|| generated().map(|(column, _)| format!("column {column}")))
+        .or_else(|| generated_by(table, name))
         .or_else(|| check().map(|check| format!("constraint {}", check.name)))
+}
+
+/// The column of a table that is computed by a function.
+fn generated_by(table: &NativeTable, name: &str) -> Option<String> {
+    let mut generated = table.rules().generated.iter();
+    generated.find(|(_, value)| calls(value.as_ref(), name)).map(|(column, _)| format!("column {column}"))
 }

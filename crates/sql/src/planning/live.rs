@@ -81,6 +81,7 @@ impl Live for SessionLive<'_> {
         let (planner, catalogs) = (self.planner, self.planner.catalogs());
         match name.as_str() {
             "set_config" => planner.settings_sink.get().map(session_functions::set_config),
+            session_functions::LISTENING => planner.settings_sink.get().map(session_functions::listening_channels),
             "pg_notify" => planner.settings_sink.get().map(session_functions::pg_notify),
             session_functions::CANCEL | session_functions::TERMINATE => {
                 let is_end = name == session_functions::TERMINATE;

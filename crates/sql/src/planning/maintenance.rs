@@ -10,7 +10,9 @@ use sqlparser::ast;
 
 use super::around::Around;
 use super::definitions::lower;
-use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IGNORED, IMPORT, PREPARED, REFUSED, SET_CONSTRAINTS};
+use crate::parse::{
+    BACKUP, CHECK, CHECKPOINT, CONCURRENTLY, EXPORT, IGNORED, IMPORT, PREPARED, REFUSED, SET_CONSTRAINTS, UPKEEP,
+};
 use crate::statement::{Command, ExportFormat, Maintenance, Statement};
 
 impl Around<'_> {
@@ -51,6 +53,7 @@ impl Around<'_> {
             Some(CHECK) => Maintenance::Check { tables: self.checked(call)? },
             Some(SET_CONSTRAINTS) => return set_constraints(call).map(Some),
             Some(IGNORED) => return self.ignored(call).map(Some),
+            Some(UPKEEP) => return self.upkeep(call).map(Some),
             _ => return Ok(None),
         };
         Ok(Some(Statement::Maintain(maintenance)))
@@ -79,17 +82,29 @@ impl Around<'_> {
                 ast::Value::SingleQuotedString(tag) if let Some(what) = tag.strip_prefix(REFUSED) => {
                     return Err(refused(what));
                 }
-                ast::Value::SingleQuotedString(tag) => TAGS.into_iter().find(|known| known == tag),
+                ast::Value::SingleQuotedString(tag) => {
+                    let alone = tag.strip_suffix(CONCURRENTLY);
+                    if alone.is_some() {
+                        self.outside_of_blocks("REINDEX CONCURRENTLY")?;
+                    }
+                    TAGS.into_iter().find(|known| *known == alone.unwrap_or(tag))
+                }
                 _ => None,
             },
             _ => None,
         };
         let tag = tag.ok_or_else(|| Error::bug("a statement without a tag"))?;
+        if matches!(tag, "REINDEX SCHEMA" | "REINDEX DATABASE" | "REINDEX SYSTEM") {
+            self.outside_of_blocks(tag)?;
+        }
         let table = match given.next().flatten() {
             Some(ast::Expr::Identifier(name)) => Some(ast::ObjectName::from(vec![name.clone()])),
             Some(ast::Expr::CompoundIdentifier(names)) => Some(ast::ObjectName::from(names.clone())),
             _ => None,
         };
+        if tag == "CLUSTER" && table.is_none() {
+            self.outside_of_blocks(tag)?;
+        }
         if let Some(kind) = tag.strip_prefix("REINDEX ") {
             return self.reindexed(kind, table.as_ref()).map(Statement::Maintain);
         }
@@ -235,7 +250,7 @@ fn set_constraints(call: &ast::Function) -> Result<Statement> {
     Ok(Statement::Command(Command::SetConstraints { names, is_deferred }))
 }
 
-fn arguments(call: &ast::Function) -> impl Iterator<Item = Option<&ast::Expr>> {
+pub(super) fn arguments(call: &ast::Function) -> impl Iterator<Item = Option<&ast::Expr>> {
     let list = match &call.args {
         ast::FunctionArguments::List(list) => list.args.as_slice(),
         _ => &[],

@@ -42,6 +42,9 @@ impl Around<'_> {
             return Err(error.with_code("42601").with_hint("DROP MATERIALIZED VIEW IF EXISTS takes the old one away"));
         }
         let name = self.creatable(&create.name, false)?;
+        if self.is_index_name(&name, create.if_not_exists)? {
+            return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
+        }
         if let Some(existing) = self.at.snapshot.catalog.get(&name) {
             if create.if_not_exists {
                 self.tell_existing_relation(&name.name);
@@ -72,7 +75,8 @@ impl Around<'_> {
             sequences: vec![],
         });
         let writer = self.memory_writer(target);
-        Ok(BoundStatement::Write { tag: TAG, rows, writer, returning: None, again: None })
+        let tag = if without_data.is_some() { "CREATE MATERIALIZED VIEW WITH NO DATA" } else { TAG };
+        Ok(BoundStatement::Write { tag, rows, writer, returning: None, again: None })
     }
 
     /// REFRESH MATERIALIZED VIEW. Fails with 42809 if it is none, 55000 if it has no unique index and is to be
@@ -130,7 +134,7 @@ impl Around<'_> {
 }
 
 /// The query of AS query WITH NO DATA, which the parser's room has made a part of another.
-fn without_data(query: &ast::Query) -> Option<&ast::Query> {
+pub(super) fn without_data(query: &ast::Query) -> Option<&ast::Query> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let [from] = select.from.as_slice() else { return None };
     match &from.relation {

@@ -13,6 +13,7 @@
 //! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
 mod alter;
+mod altered_kind;
 mod altered_routines;
 mod altered_views;
 mod appends;
@@ -58,6 +59,7 @@ mod simple_views;
 mod statements;
 mod tables;
 mod triggers;
+mod upkeep;
 mod whole_files;
 mod writes;
 

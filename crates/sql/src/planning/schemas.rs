@@ -8,6 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{DEFAULT_SCHEMA, EnumChange, Object, Relation, RelationName, Routine, no_schema};
 use sqlparser::ast::{self, AlterTableOperation, ArrayElemTypeDef, DataType, Ident, ObjectName, RenameTableNameKind};
 
+use super::altered_kind::AlteredKind;
 use super::around::Around;
 use super::authority::Words;
 use super::statements::BoundStatement;
@@ -37,6 +38,9 @@ impl Around<'_> {
             Some(behind) => {
                 let name = behind.name()?.0;
                 behind.end()?;
+                if name == "pg_temp" || name == self.planner.catalogs().temporary_schema() {
+                    return Err(across_temporary_schemas());
+                }
                 if !self.at.snapshot.catalog.has_schema(&name) {
                     return Err(no_schema(&name));
                 }
@@ -46,7 +50,8 @@ impl Around<'_> {
             None => None,
         };
         let mut kind = words.word()?;
-        if kind == "materialized" {
+        let is_materialized = kind == "materialized";
+        if is_materialized {
             kind = words.word()?;
         }
         match kind.as_str() {
@@ -58,11 +63,16 @@ impl Around<'_> {
                 let if_exists = if words.take(&["if", "exists"]) { "IF EXISTS " } else { "" };
                 let name = words.object()?;
                 words.end()?;
-                let parsed = parse::parse_one(&format!("ALTER TABLE {if_exists}{name} RENAME TO \"x\""))?;
+                let said = if is_materialized { "materialized view" } else { kind.as_str() };
+                let parsed =
+                    parse::parse_one(&format!("ALTER TABLE {if_exists}{name} ON CLUSTER \"{said}\" RENAME TO \"x\""))?;
                 let SyntaxTree::Statement(statement) = parsed.statement else { return Ok(None) };
                 let ast::Statement::AlterTable(mut alter) = *statement else { return Ok(None) };
                 let own = name.0.last().and_then(|part| part.as_ident()).cloned();
                 let own = own.ok_or_else(|| Error::bug("a name without parts"))?;
+                if let Some(there) = self.stays_in_schema(&alter, to_schema.as_deref())? {
+                    return Ok(Some(there));
+                }
                 let schema = Ident::with_quote('"', format!("{OTHER_SCHEMA}{}", to_schema.unwrap_or_default()));
                 let to = ObjectName::from(vec![schema, own]);
                 alter.operations = vec![AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }];
@@ -86,6 +96,31 @@ impl Around<'_> {
         }
     }
 
+    /// SET SCHEMA of what is in that schema: nothing to do. `None` if it is in another one. Fails with 0A000 if the
+    /// schema that it is in ends with its session.
+    fn stays_in_schema(&self, alter: &ast::AlterTable, schema: Option<&str>) -> Result<Option<BoundStatement>> {
+        let name = self.changeable(&alter.name)?;
+        let Some(object) = self.at.snapshot.catalog.get(&name) else { return Ok(None) };
+        let kind = AlteredKind::of(alter);
+        kind.check(object)?;
+        if schema == Some(name.schema.as_str()) {
+            return Ok(Some(BoundStatement::Other(Statement::Command(Command::Nothing(kind.tag())))));
+        }
+        if name.schema == self.planner.catalogs().temporary_schema() {
+            return Err(across_temporary_schemas());
+        }
+        Ok(None)
+    }
+
+    /// Fails with 42939 for a name that schemas of the system have.
+    pub(super) fn refuse_reserved_schema(name: &str) -> Result<()> {
+        if !name.starts_with("pg_") {
+            return Ok(());
+        }
+        let error = Error::input(format!("unacceptable schema name \"{name}\"")).with_code("42939");
+        Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."))
+    }
+
     /// ALTER SCHEMA … RENAME TO. Fails with 3F000 if there is none of the name, 42P06 if there is one of the new name,
     /// 42939 if that is reserved, 0A000 for the schema that needs no name.
     fn rename_schema(&self, from: &str, to: &str) -> Result<BoundStatement> {
@@ -98,10 +133,7 @@ impl Around<'_> {
             let error = Error::unsupported(format!("the schema \"{from}\" keeps its name")).with_code("0A000");
             return Err(error.with_hint("make another schema, and ALTER … SET SCHEMA of what is to be there"));
         }
-        if to.starts_with("pg_") {
-            let error = Error::input(format!("unacceptable schema name \"{to}\"")).with_code("42939");
-            return Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."));
-        }
+        Self::refuse_reserved_schema(to)?;
         if catalog.has_schema(to) {
             return Err(Error::input(format!("schema \"{to}\" already exists")).with_code("42P06"));
         }
@@ -288,4 +320,9 @@ impl Around<'_> {
         };
         owned.map(rename).collect()
     }
+}
+
+fn across_temporary_schemas() -> Error {
+    let error = Error::unsupported("cannot move objects into or out of temporary schemas").with_code("0A000");
+    error.with_hint("CREATE TABLE … AS SELECT copies rows to where they stay")
 }

@@ -312,7 +312,12 @@ impl Around<'_> {
             ast::Statement::CreateFunction(_) | ast::Statement::CreateMacro { .. } => {
                 other(self.create_routine(statement, parsed)?)
             }
-            ast::Statement::DropFunction(drop) => other(self.drop_routines(drop)?),
+            ast::Statement::DropFunction(drop) => other(self.drop_routines(drop, "DROP FUNCTION")?),
+            ast::Statement::DropProcedure { if_exists, proc_desc, drop_behavior } => {
+                let (func_desc, drop_behavior) = (proc_desc.clone(), *drop_behavior);
+                let drop = ast::DropFunction { if_exists: *if_exists, func_desc, drop_behavior };
+                other(self.drop_routines(&drop, "DROP PROCEDURE")?)
+            }
             ast::Statement::Lock(lock) => other(self.lock_tables(lock)?),
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             ast::Statement::Call(call) => match self.maintenance(call)? {

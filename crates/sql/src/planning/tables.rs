@@ -25,7 +25,7 @@ use super::column_clauses::refuse_conflicts;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
-use crate::parse::{INCLUDED, LIKE};
+use crate::parse::{EQUAL_NULLS, INCLUDED, LIKE};
 use crate::quoting::quoted;
 use crate::walking::each_expression;
 
@@ -301,7 +301,7 @@ impl Around<'_> {
                     let options = sequence_options.as_deref().unwrap_or_default();
                     self.add_sequence(declaration, &name, sequence_options_of(options, bits)?);
                 }
-                ColumnOption::Comment(comment) => {
+                ColumnOption::Comment(comment) if comment != EQUAL_NULLS => {
                     declaration.rules.comments.insert(name.clone(), comment.clone());
                 }
                 _ => {}
@@ -329,6 +329,8 @@ impl Around<'_> {
     /// What a column's definition says about its values.
     pub(super) fn add_column_constraints(&self, declaration: &mut Declaration, column: &ColumnDef) -> Result<()> {
         let name = lower(&column.name);
+        let says_equal = |option: &ColumnOption| matches!(option, ColumnOption::Comment(text) if text == EQUAL_NULLS);
+        let has_equal_nulls = column.options.iter().any(|option| says_equal(&option.option));
         for option in &column.options {
             let given = option.name.as_ref();
             match &option.option {
@@ -342,9 +344,8 @@ impl Around<'_> {
                     declaration.add_key(given, vec![name.clone()], KeyKind::Primary, false, deferral)?;
                 }
                 ColumnOption::Unique(key) => {
-                    let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
                     let deferral = deferral(key.characteristics.as_ref())?;
-                    declaration.add_key(given, vec![name.clone()], KeyKind::Unique, equal, deferral)?;
+                    declaration.add_key(given, vec![name.clone()], KeyKind::Unique, has_equal_nulls, deferral)?;
                 }
                 ColumnOption::Check(check) => {
                     let wanted = format!("{}_{name}_check", declaration.name.name);
@@ -665,8 +666,14 @@ pub(super) fn sequence_options_of(options: &[ast::SequenceOptions], bits: u8) ->
             ast::SequenceOptions::Cycle(no) => sequence.cycles = !no,
             ast::SequenceOptions::IncrementBy(..)
             | ast::SequenceOptions::MinValue(None)
-            | ast::SequenceOptions::MaxValue(None)
-            | ast::SequenceOptions::Cache(_) => {}
+            | ast::SequenceOptions::MaxValue(None) => {}
+            ast::SequenceOptions::Cache(count) => {
+                let count = number(count)?;
+                if count < 1 {
+                    let message = format!("CACHE ({count}) must be greater than zero");
+                    return Err(Error::input(message).with_code("22023"));
+                }
+            }
         }
     }
     sequence.start = start.unwrap_or(if sequence.increment < 0 { sequence.max } else { sequence.min });

@@ -14,6 +14,7 @@ use diligence_types::SqlType;
 use super::around::Around;
 use super::authority::Words;
 use super::definitions::unwritable;
+use super::function_users::without_calls;
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use crate::binder::Bound;
@@ -480,6 +481,46 @@ impl Around<'_> {
         }))
     }
 
+    /// What takes away the triggers, defaults and conditions that call functions which are to go. Fails with 2BP01 if
+    /// there are triggers, and CASCADE is not said.
+    pub(super) fn without_users_of(&self, functions: &[RelationName], cascades: bool) -> Result<Vec<Command>> {
+        const TAG: &str = "DROP FUNCTION";
+        if !cascades {
+            functions.iter().try_for_each(|function| self.refuse_called(function))?;
+            return Ok(vec![]);
+        }
+        let names = functions.iter().filter_map(|function| self.only_of_its_name(function)).collect::<Vec<_>>();
+        let (mut commands, mut gone) = (Vec::new(), Vec::new());
+        for object in self.at.snapshot.catalog.objects() {
+            let (going, stay): (Vec<_>, Vec<_>) =
+                object.relation.triggers().iter().cloned().partition(|trigger| functions.contains(&trigger.function));
+            let (table, kind) = (&object.name.name, object.relation.kind());
+            let here = going.iter().map(|trigger| format!("trigger {} on {kind} {table}", trigger.name));
+            let mut here = here.collect::<Vec<_>>();
+            let bound = match &object.relation {
+                Relation::Native(native) => {
+                    let mut left = native.rules().clone();
+                    here.extend(without_calls(&mut left, &names, table));
+                    left.triggers = stay;
+                    if here.is_empty() {
+                        continue;
+                    }
+                    self.with_rules(object, native, TAG, |rules| *rules = left)?
+                }
+                _ if here.is_empty() => continue,
+                _ => self.with_triggers(object, stay, TAG)?,
+            };
+            gone.append(&mut here);
+            if let BoundStatement::Other(Statement::Command(command)) = bound {
+                commands.push(command);
+            }
+            let forgotten = going.into_iter().map(|trigger| Topic::Trigger(object.id, trigger.name));
+            commands.extend(forgotten.filter_map(|topic| self.forgotten(topic)));
+        }
+        self.tell_cascades(&gone);
+        Ok(commands)
+    }
+
     /// Fails with 2BP01 if a trigger calls a function that is to go.
     pub(super) fn refuse_called(&self, function: &RelationName) -> Result<()> {
         for object in self.at.snapshot.catalog.objects() {
@@ -493,7 +534,7 @@ impl Around<'_> {
                 object.relation.kind(),
                 object.name
             );
-            let hint = format!("DROP TRIGGER {} ON {} drops the trigger first", trigger.name, object.name);
+            let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
             return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
         }
         Ok(())

@@ -200,6 +200,11 @@ impl Around<'_> {
             }
             Some(on) => {
                 let key = changed.conflict_key(on.conflict_target.as_ref())?;
+                if key.is_none() && matches!(on.action, OnConflictAction::DoUpdate(_)) {
+                    let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
+                    let error = Error::input(message).with_code("42601");
+                    return Err(error.with_hint("For example, ON CONFLICT (column_name)."));
+                }
                 changed.refuse_deferrable(key)?;
                 match &on.action {
                     OnConflictAction::DoNothing => {
@@ -208,12 +213,7 @@ impl Around<'_> {
                     }
                     OnConflictAction::DoUpdate(update) => {
                         let assignments = changed.without_fields(&update.assignments)?;
-                        let key = key.ok_or_else(|| {
-                            let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
-                            Error::input(message)
-                                .with_code("42601")
-                                .with_hint("For example, ON CONFLICT (column_name).")
-                        })?;
+                        let key = key.ok_or_else(|| Error::bug("DO UPDATE without a key"))?;
                         let columns = changed.targets.iter().map(|target| &target.name).collect::<Vec<_>>();
                         let place = |name: &String| columns.iter().position(|column| *column == name).unwrap_or(0);
                         let computed = key.computed.as_ref();

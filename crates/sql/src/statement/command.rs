@@ -53,6 +53,9 @@ impl DroppedKind {
     }
 }
 
+/// A table, the version that its change is of, and what it becomes.
+pub type AlteredTable = (ObjectRef, ObjectVersion, TableAlteration);
+
 /// A change of the catalog.
 #[derive(Debug)]
 pub enum Command {
@@ -304,14 +307,19 @@ pub enum Command {
         /// The types' names.
         names: Vec<RelationName>,
         /// Tables that lose columns.
-        altered: Vec<(ObjectRef, ObjectVersion, TableAlteration)>,
+        altered: Vec<AlteredTable>,
         /// What new indexes are counted in.
         memory: QueryMemory,
         /// The statement's tag.
         tag: &'static str,
     },
-    /// DROP FUNCTION and DROP MACRO, by their names among the objects of their schemas.
-    DropRoutines(Vec<RelationName>),
+    /// DROP FUNCTION, DROP PROCEDURE and DROP MACRO.
+    DropRoutines {
+        /// Their names among the objects of their schemas.
+        names: Vec<RelationName>,
+        /// The statement's tag.
+        tag: &'static str,
+    },
     /// LOCK TABLE.
     Lock {
         /// The tables.
@@ -333,6 +341,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Drops views, materialized ones too, that go along with what they stand on.
+    pub fn drop_views(views: Vec<RelationName>) -> Self {
+        Self::Drop { names: vec![], kind: DroppedKind::View, also: views, if_exists: true, cascade: true }
+    }
+
     /// Makes the change, and gives the command's tag. Fails with kind `Input` where the catalog has what is to be made,
     /// or has not what is to be changed.
     ///
@@ -370,6 +383,7 @@ impl Command {
             Command::ChangeDomain { object, definition, name, memory } => {
                 inside.change_domain(object, definition, name, memory)
             }
+            Command::DropTypes { names, altered, memory, .. } => drop_types(inside, catalogs, (names, altered), memory),
             Command::DropSchema { name, if_exists, cascade, also } => {
                 let mut going = also.clone();
                 if *cascade {
@@ -638,23 +652,15 @@ impl Command {
             }
             Command::DropTypes { names, altered, memory, tag } => {
                 let block = catalogs.begin_block();
-                let catalog = &*block.catalog();
-                let _locked = catalog.lock_definitions(catalogs.owner(), altered.iter().map(|(table, ..)| table))?;
-                for (table, built_on, alteration) in altered {
-                    let memory = memory.reservation("a table in memory");
-                    catalog.alter(table, *built_on, alteration.clone(), &memory)?;
-                }
-                for name in names {
-                    catalog.drop(name, |_| Ok(()))?;
-                }
+                drop_types(&block.catalog(), catalogs, (names, altered), memory)?;
                 block.commit()?;
                 Ok(tag)
             }
-            Command::DropRoutines(names) => {
+            Command::DropRoutines { names, tag } => {
                 for name in names {
                     catalog.drop(name, |_| Ok(()))?;
                 }
-                Ok("DROP FUNCTION")
+                Ok(tag)
             }
             Command::Lock { tables, mode, way } => {
                 tables.iter().try_for_each(|table| catalog.lock_table(table, *mode, *way))?;
@@ -664,6 +670,21 @@ impl Command {
             Command::Noted { command, .. } => command.apply_to(catalog, catalogs),
         }
     }
+}
+
+/// Drops types, and the columns of tables that are of them.
+fn drop_types(
+    catalog: &Catalog,
+    catalogs: &SessionCatalogs,
+    (names, altered): (&[RelationName], &[AlteredTable]),
+    memory: &QueryMemory,
+) -> Result<()> {
+    let _locked = catalog.lock_definitions(catalogs.owner(), altered.iter().map(|(table, ..)| table))?;
+    for (table, built_on, alteration) in altered {
+        let memory = memory.reservation("a table in memory");
+        catalog.alter(table, *built_on, alteration.clone(), &memory)?;
+    }
+    names.iter().try_for_each(|name| catalog.drop(name, |_| Ok(())).map(|_| ()))
 }
 
 /// The tables among what these names stand for.

@@ -4,8 +4,8 @@
 //! * `ALTER COLUMN c SET GENERATED ALWAYS SET CACHE 5 RESTART WITH 7`: `SET DEFAULT "alter identity"('generated',
 //!   'always', 'cache', 5, 'restart', 7)`; `DROP IDENTITY` and `DROP EXPRESSION` likewise;
 //! * `ALTER COLUMN c TYPE text COLLATE d USING e`: `TYPE text USING "collated type"(NULL COLLATE d, e)`;
-//! * `ALTER SEQUENCE`, `ALTER MATERIALIZED VIEW` and `ALTER VIEW` that give another name: ALTER TABLE, which does the
-//!   same.
+//! * `ALTER SEQUENCE s RENAME TO r`: `ALTER TABLE s ON CLUSTER "sequence" RENAME TO r`, and so of views and materialized
+//!   views: what is said to be altered is where the parser has a place for a cluster's name.
 
 use sqlparser::tokenizer::Token;
 
@@ -67,8 +67,14 @@ impl Text<'_> {
             end += 2;
         }
         if self.is_any(end, &["RENAME", "OWNER"]) || self.is(end, "SET") && self.is(end + 1, "SCHEMA") {
+            let kind = match (is_sequence, kind_words) {
+                (true, _) => "sequence",
+                (false, 1) => "view",
+                _ => "materialized view",
+            };
             self.replace(at + 1, [word("TABLE")]);
             self.drop(at + 2..at + 1 + kind_words);
+            self.insert(end, [word("ON"), word("CLUSTER"), quoted(kind)]);
             return;
         }
         if !is_sequence {

@@ -1,7 +1,8 @@
 //! Columns in constraints that the parser has no place for.
 //!
 //! `UNIQUE (a) INCLUDE (b)` becomes `UNIQUE (a) COMMENT '\u{1}b'`, and `FOREIGN KEY (a, b) REFERENCES t ON DELETE SET
-//! NULL (b)` becomes `FOREIGN KEY "\u{1}b" (a, b) REFERENCES t ON DELETE SET NULL`.
+//! NULL (b)` becomes `FOREIGN KEY "\u{1}b" (a, b) REFERENCES t ON DELETE SET NULL`. `a INT UNIQUE NULLS NOT DISTINCT`
+//! becomes `a INT COMMENT '\u{1}nulls not distinct' UNIQUE`.
 
 use sqlparser::tokenizer::Token;
 
@@ -11,7 +12,24 @@ use super::{Text, quoted, word};
 /// key's index.
 pub(crate) const INCLUDED: char = '\u{1}';
 
+/// The comment of a column that has a key in which NULLs are equal: UNIQUE NULLS NOT DISTINCT.
+pub(crate) const EQUAL_NULLS: &str = "\u{1}nulls not distinct";
+
 impl Text<'_> {
+    /// `a INT UNIQUE NULLS NOT DISTINCT`, of a column: a comment in front of the constraint says so.
+    fn equal_nulls(&mut self, at: usize) {
+        let is_equal = self.is(at + 2, "NOT");
+        let behind = at + 3 + usize::from(is_equal);
+        if !self.is(behind - 1, "DISTINCT") || *self.token(behind) == Token::LParen {
+            return;
+        }
+        self.drop(at + 1..behind);
+        if is_equal {
+            let begin = if at > 1 && self.is(at - 2, "CONSTRAINT") { at - 2 } else { at };
+            self.insert(begin, [word("COMMENT"), Token::SingleQuotedString(EQUAL_NULLS.to_owned())]);
+        }
+    }
+
     /// The names in parentheses that are opened there, each behind the sign; `None` if there are other words as well.
     fn signed_names(&self, opened: usize) -> Option<(String, usize)> {
         let closed = *self.closed.get(&opened)?;
@@ -32,8 +50,11 @@ impl Text<'_> {
         (!names.is_empty()).then_some((names, closed))
     }
 
-    /// INCLUDE behind `UNIQUE (…)` and `PRIMARY KEY (…)`.
+    /// INCLUDE behind `UNIQUE (…)` and `PRIMARY KEY (…)`, and NULLS behind UNIQUE of a column.
     pub(super) fn included(&mut self, at: usize) {
+        if self.is(at, "UNIQUE") && self.is(at + 1, "NULLS") {
+            self.equal_nulls(at);
+        }
         let opened = match (self.is(at + 1, "NULLS"), self.is(at, "PRIMARY")) {
             (true, _) => at + 3 + usize::from(self.is(at + 2, "NOT")),
             (_, true) => at + 2,
@@ -96,6 +117,14 @@ mod tests {
             (
                 "ALTER TABLE t ADD FOREIGN KEY (a, b) REFERENCES s (c, d) ON UPDATE CASCADE ON DELETE SET NULL (b)",
                 "ALTER TABLE t ADD FOREIGN KEY \"\u{1}b\" (a, b) REFERENCES s(c, d) ON DELETE SET NULL ON UPDATE CASCADE",
+            ),
+            (
+                "CREATE TABLE t (a INT CONSTRAINT k UNIQUE NULLS NOT DISTINCT NOT NULL, b INT UNIQUE NULLS DISTINCT)",
+                "CREATE TABLE t (a INT COMMENT '\u{1}nulls not distinct' CONSTRAINT k UNIQUE NOT NULL, b INT UNIQUE)",
+            ),
+            (
+                "CREATE TABLE t (a INT, UNIQUE NULLS NOT DISTINCT (a))",
+                "CREATE TABLE t (a INT, UNIQUE NULLS NOT DISTINCT (a))",
             ),
             (
                 "CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES s ON DELETE SET NULL, CHECK (a > 0))",

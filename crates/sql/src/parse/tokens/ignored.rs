@@ -16,6 +16,9 @@ use super::{Text, quoted, word};
 /// A statement with nothing to do, as the parser's tree has it: a call of this name, with its tag and a table.
 pub(crate) const IGNORED: &str = "nothing statement";
 
+/// What stands behind the tag of a statement that runs beside others, and commits by itself.
+pub(crate) const CONCURRENTLY: &str = " CONCURRENTLY";
+
 /// Options of EXPLAIN about what is not measured apart here.
 const EXPLAINED: [&str; 8] = ["BUFFERS", "TIMING", "COSTS", "WAL", "SETTINGS", "SUMMARY", "GENERIC_PLAN", "MEMORY"];
 
@@ -80,8 +83,10 @@ impl Text<'_> {
             ("SYSTEM", "REINDEX SYSTEM"),
         ];
         let Some((_, tag)) = TAGS.into_iter().find(|(kind, _)| self.is(next, kind)) else { return };
-        let name = next + 1 + usize::from(self.is(next + 1, "CONCURRENTLY"));
-        self.ignore(at, tag, (!self.ends_statement(name)).then(|| (name, self.name_end(name))));
+        let is_concurrent = self.is(next + 1, "CONCURRENTLY");
+        let name = next + 1 + usize::from(is_concurrent);
+        let tag = if is_concurrent { format!("{tag}{CONCURRENTLY}") } else { tag.to_owned() };
+        self.ignore(at, &tag, (!self.ends_statement(name)).then(|| (name, self.name_end(name))));
     }
 
     /// ALTER TABLE of how rows are stored, or of triggers that there are none of, as its only action.
@@ -151,7 +156,7 @@ impl Text<'_> {
         }
     }
 
-    /// DROP EXTENSION, and DROP INDEX CONCURRENTLY.
+    /// DROP EXTENSION, and DROP INDEX CONCURRENTLY: one that ends in PURGE, for which the parser has a place.
     pub(super) fn ignored_drop(&mut self, at: usize) {
         if self.is(at + 1, "EXTENSION") || self.is(at + 1, "STATISTICS") {
             let tag = if self.is(at + 1, "EXTENSION") { "DROP EXTENSION" } else { "DROP STATISTICS" };
@@ -159,6 +164,7 @@ impl Text<'_> {
         }
         if self.is(at + 1, "INDEX") && self.is(at + 2, "CONCURRENTLY") && !self.ends_statement(at + 3) {
             self.drop(at + 2..at + 3);
+            self.insert_or_end(self.end_of_statement(at), [word("PURGE")]);
         }
     }
 
@@ -369,9 +375,9 @@ mod tests {
     fn what_asks_for_nothing_is_left_out_or_does_nothing() {
         assert_eq!(read("CREATE UNLOGGED TABLE t (a INT)"), "CREATE TABLE t (a INT)");
         for (sql, call) in [
-            ("REINDEX TABLE CONCURRENTLY a.t", "('REINDEX', a.t)"),
+            ("REINDEX TABLE CONCURRENTLY a.t", "('REINDEX CONCURRENTLY', a.t)"),
             ("REINDEX (VERBOSE) DATABASE d;", "('REINDEX DATABASE', d)"),
-            ("REINDEX INDEX CONCURRENTLY s.i", "('REINDEX INDEX', s.i)"),
+            ("REINDEX INDEX CONCURRENTLY s.i", "('REINDEX INDEX CONCURRENTLY', s.i)"),
             ("REINDEX SYSTEM", "('REINDEX SYSTEM')"),
             ("CLUSTER t USING i", "('CLUSTER', t)"),
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
@@ -391,7 +397,7 @@ mod tests {
         assert_eq!(read("EXPLAIN (COSTS OFF) SELECT 1"), read("EXPLAIN SELECT 1"));
         assert_eq!(read("SELECT U&'d!0061t!+000061!!' UESCAPE '!'"), "SELECT 'data!'");
         assert_eq!(read("CREATE EXTENSION IF NOT EXISTS x WITH SCHEMA public"), "CREATE EXTENSION IF NOT EXISTS x");
-        assert_eq!(read("DROP INDEX CONCURRENTLY IF EXISTS i"), read("DROP INDEX IF EXISTS i"));
+        assert_eq!(read("DROP INDEX CONCURRENTLY IF EXISTS i"), "DROP INDEX IF EXISTS i PURGE");
         let function = |hints| format!("CREATE FUNCTION f(cost INT) RETURNS INT LANGUAGE sql {hints} AS 'SELECT 1'");
         assert_eq!(read(&function("COST 5 ROWS 3 NOT LEAKPROOF")), read(&function("")));
         assert_eq!(unescaped("!00", '!'), None);

@@ -34,6 +34,7 @@ mod row_locks;
 mod rows;
 mod shown;
 mod strings;
+mod upkeep;
 mod words;
 
 use std::collections::{HashMap, HashSet};
@@ -47,7 +48,7 @@ pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, BY_POSITION, NOTHING, OVERRIDING, OVERRIDING_USER};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
-pub(crate) use self::constraints::INCLUDED;
+pub(crate) use self::constraints::{EQUAL_NULLS, INCLUDED};
 use self::ctes::Clauses;
 pub(crate) use self::current::CURRENT_OF;
 pub(crate) use self::definitions::{ENUM_OF, LIKE, NO_DATA, ONLY_NAMED, REFRESH};
@@ -58,7 +59,7 @@ use self::edits::Edits;
 pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
 pub(crate) use self::folds::FOLD;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
-pub(crate) use self::ignored::IGNORED;
+pub(crate) use self::ignored::{CONCURRENTLY, IGNORED};
 pub(crate) use self::json_queries::{JSON_CALL, JSON_PASSING};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
@@ -68,6 +69,7 @@ pub(crate) use self::refused::{PREPARED, REFUSED};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 pub(crate) use self::rows::WHOLE_ROW;
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};
+pub(crate) use self::upkeep::UPKEEP;
 
 /// What stands in front of the name of a variable (DuckDB's SET VARIABLE), which is a setting's in the parser's tree.
 pub(crate) const VARIABLE: &str = "variable \u{1}";
@@ -380,16 +382,9 @@ impl<'a> Text<'a> {
                     self.drop(at + 1..at + 2);
                 }
             }
-            Keyword::VACUUM if self.begins_statement(at) => {
-                let mut end = at + 1;
-                while self.is_any(end, &["FULL", "FREEZE", "VERBOSE", "ANALYZE"]) || *self.token(end) == Token::LParen {
-                    end = self.closed.get(&end).copied().unwrap_or(end) + 1;
-                }
-                self.drop(at + 1..end);
-            }
+            Keyword::VACUUM | Keyword::ANALYZE if self.begins_statement(at) => self.upkeep(at),
             Keyword::PROCEDURE if self.names_procedure(at) => self.procedure(at),
             Keyword::DO if self.begins_statement(at) => self.do_block(at),
-            Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
             _ if self.begins_statement(at)
                 && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT"]) =>
             {

@@ -1,6 +1,6 @@
 //! Procedures, as functions of another kind:
 //!
-//! * `CREATE PROCEDURE p(…) LANGUAGE …`: `CREATE FUNCTION p(…) RETURNS "procedure" LANGUAGE …`; DROP likewise;
+//! * `CREATE PROCEDURE p(…) LANGUAGE …`: `CREATE FUNCTION p(…) RETURNS "procedure" LANGUAGE …`;
 //! * `DO LANGUAGE l 'block'`: `CALL "do statement"('l', 'block')`.
 
 use sqlparser::tokenizer::Token;
@@ -19,12 +19,13 @@ impl Text<'_> {
         is_first(at) || at > 2 && self.is(at - 1, "REPLACE") && self.is(at - 2, "OR") && is_first(at - 2)
     }
 
-    /// CREATE and DROP PROCEDURE.
+    /// CREATE PROCEDURE.
     pub(super) fn procedure(&mut self, at: usize) {
-        self.replace(at, [word("FUNCTION")]);
+        // The parser knows DROP PROCEDURE.
         if self.is(at - 1, "DROP") {
             return;
         }
+        self.replace(at, [word("FUNCTION")]);
         let mut open = at + 2;
         while *self.token(open) == Token::Period {
             open += 2;

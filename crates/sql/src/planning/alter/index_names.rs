@@ -66,6 +66,20 @@ impl Around<'_> {
         })
     }
 
+    /// Whether an index has the name of a relation that is to be made, where that is fine. Fails with 42P07 where it is
+    /// not.
+    pub(in crate::planning) fn is_index_name(&self, name: &RelationName, if_not_exists: bool) -> Result<bool> {
+        if self.index_named(name).is_none() {
+            return Ok(false);
+        }
+        if if_not_exists {
+            self.tell_existing_relation(&name.name);
+            return Ok(true);
+        }
+        let error = Error::input(format!("relation \"{}\" already exists", name.name)).with_code("42P07");
+        Err(error.with_hint("an index has this name: take another one, or ALTER INDEX … RENAME TO"))
+    }
+
     /// Whether an index or another relation of the schema has the name.
     pub(in crate::planning) fn is_taken(&self, name: &RelationName) -> bool {
         self.at.snapshot.catalog.get(name).is_some() || self.index_named(name).is_some()

@@ -63,7 +63,7 @@ impl Around<'_> {
     pub(super) fn grant_or_revoke(&self, words: &mut Words, is_grant: bool) -> Result<Statement> {
         let tag = if is_grant { "GRANT" } else { "REVOKE" };
         if words.clone().split_at_last("on").is_none() {
-            return self.memberships(words, is_grant, tag);
+            return self.memberships(words, is_grant, if is_grant { "GRANT ROLE" } else { "REVOKE ROLE" });
         }
         let only_options = !is_grant && words.take(&["grant", "option", "for"]);
         let listed = listed(words)?;

@@ -200,7 +200,7 @@ impl Around<'_> {
             }
         }
         if !routines.is_empty() {
-            commands.push(Command::DropRoutines(routines));
+            commands.push(Command::DropRoutines { names: routines, tag: "DROP FUNCTION" });
         }
         for (name, id) in catalog.schemas().filter(|(_, id)| is_owned(Subject::Schema(*id))) {
             let remains = |object: &&std::sync::Arc<Object>| {
