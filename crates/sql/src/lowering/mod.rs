@@ -733,5 +733,8 @@ fn array_of<'a>(
     if values.is_empty() {
         return Ok(arrow::array::new_empty_array(&sql_type.arrow()));
     }
-    ScalarValue::iter_to_array(values).map_err(from_datafusion)
+    let array = ScalarValue::iter_to_array(values).map_err(from_datafusion)?;
+    // What is said of an array's elements, such as that they are varchar(5), is lost on the way.
+    let wanted = sql_type.arrow();
+    if *array.data_type() == wanted { Ok(array) } else { arrow::compute::cast(&array, &wanted).map_err(from_arrow) }
 }

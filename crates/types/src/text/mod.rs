@@ -74,7 +74,7 @@ pub fn format(array: &ArrayRef, sql_type: &SqlType, zone: &str) -> Result<String
 pub(crate) fn zone_of(sql_type: &SqlType, zone: &str) -> Result<Zone> {
     let depends = match sql_type {
         SqlType::TimestampTz | SqlType::Timestamp | SqlType::Date | SqlType::Time => true,
-        SqlType::TimeTz | SqlType::Interval => true,
+        SqlType::TimeTz | SqlType::Interval | SqlType::Bytea => true,
         SqlType::Array(element) => return zone_of(element, zone),
         SqlType::Record(_) | SqlType::Map(_) | SqlType::Range(_) | SqlType::Multirange(_) => true,
         _ => false,
