@@ -1,6 +1,7 @@
 //! CREATE, ALTER and DROP TRIGGER, and which triggers a statement runs.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
@@ -10,6 +11,7 @@ use diligence_catalog::authority::{Privilege, Topic};
 use diligence_catalog::rules::{Deferral, ReferenceAction};
 use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
 use diligence_types::SqlType;
+use sqlparser::ast;
 
 use super::around::Around;
 use super::authority::Words;
@@ -21,7 +23,9 @@ use crate::binder::Bound;
 use crate::parse;
 use crate::procedural::{Block, Gives, Procedure, Sql, Step};
 use crate::routines::{Body, Definition};
+use crate::session_functions::DEPTH;
 use crate::statement::{Command, Query, Statement};
+use crate::walking::each_expression_mut;
 use crate::write::triggers::{ComputedLater, Fired, Followers, Operation, Triggers};
 use crate::written::WrittenRows;
 
@@ -440,8 +444,8 @@ impl Around<'_> {
         }
         let given = |text: &str| Step::Return(Some(Sql { number: AROUND, text: text.to_owned() }));
         let when = |condition: &String, body: Step, otherwise: Step| {
-            parse::expression(condition)?;
-            let arms = vec![(Sql { number: AROUND - 1, text: condition.clone() }, vec![body])];
+            let text = asked_outside(condition)?;
+            let arms = vec![(Sql { number: AROUND - 1, text }, vec![body])];
             let steps = vec![Step::If { arms, otherwise: Some(vec![otherwise]) }];
             Ok::<_, Error>(Arc::new(Block { steps, ..Block::default() }))
         };
@@ -539,6 +543,29 @@ impl Around<'_> {
         }
         Ok(())
     }
+}
+
+/// The condition of WHEN as it is asked within the trigger: to the condition, the trigger does not run yet. Fails as it
+/// is read.
+fn asked_outside(condition: &str) -> Result<String> {
+    let mut tree = parse::expression(condition)?;
+    let mut asks = false;
+    let done = each_expression_mut(&mut tree, |expression| {
+        let is_depth = matches!(expression, ast::Expr::Function(call)
+        if call.name.0.last().and_then(ast::ObjectNamePart::as_ident).is_some_and(|name| {
+            name.value.eq_ignore_ascii_case(DEPTH)
+        }));
+        if is_depth {
+            asks = true;
+            let one = ast::Expr::Value(ast::Value::Number("1".to_owned(), false).into());
+            let depth = Box::new(expression.clone());
+            let less = ast::Expr::BinaryOp { left: depth, op: ast::BinaryOperator::Minus, right: Box::new(one) };
+            *expression = ast::Expr::Nested(Box::new(less));
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(done.is_continue());
+    Ok(if asks { tree.to_string() } else { condition.to_owned() })
 }
 
 /// When a constraint trigger runs, as the words behind its table say.

@@ -103,7 +103,7 @@ fn collect(condition: &Arc<dyn PhysicalExpr>, columns: &[(JoinSide, usize)], sch
         Operator::Lt | Operator::LtEq => false,
         _ => return,
     };
-    let expression = |side: &Arc<dyn PhysicalExpr>| Expr::new(side.clone(), schema).ok().filter(|side| is_known(side));
+    let expression = |side: &Arc<dyn PhysicalExpr>| Expr::new(side.clone(), schema).ok().filter(is_known);
     let (Some(left), Some(right)) = (expression(binary.left()), expression(binary.right())) else { return };
     let is_of = |expression: &Expr, side| {
         let mut of = expression.columns().iter().map(|&place| columns[place].0);
