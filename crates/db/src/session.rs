@@ -780,7 +780,8 @@ impl Session {
         self.0.ears.close();
     }
 
-    /// Gives the locks of a transaction back that has failed, and can only be rolled back. Others need not wait for that.
+    /// Gives the locks of a transaction back that has failed, and can only be rolled back. Others need not wait for
+    /// that.
     pub fn unlock_failed(&self) {
         self.planner().catalogs().unlock_failed();
     }

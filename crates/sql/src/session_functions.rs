@@ -17,6 +17,7 @@ use diligence_engine::stages::Caller;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_types::SqlType;
 
+use crate::binder::LISTENING;
 use crate::procedural::Procedure;
 use crate::statement::Query;
 use crate::write::triggers::TriggerRunner;
@@ -203,9 +204,6 @@ impl ScalarUDFImpl for SetConfig {
         Ok(ColumnarValue::Array(Arc::new(StringViewArray::from_iter(answers))))
     }
 }
-
-/// The function that gives the channels which a session listens to.
-pub(crate) const LISTENING: &str = "pg_listening_channels";
 
 /// `pg_listening_channels()` as an array, for a session that this is.
 pub(crate) fn listening_channels(sink: &Weak<dyn SettingsSink>) -> Arc<ScalarUDF> {

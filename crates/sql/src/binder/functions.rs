@@ -25,7 +25,9 @@ use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
 use crate::parse::{CURRENT_OF, JSON_CALL, WHOLE_ROW};
-use crate::session_functions::LISTENING;
+
+/// The function that gives the channels to which the session listens.
+pub(crate) const LISTENING: &str = "pg_listening_channels";
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
 const ROW_FUNCTIONS: [&str; 25] = [

@@ -105,6 +105,7 @@ pub(crate) use changes::{
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
 pub(crate) use fields::{SET_FIELD, no_composite, no_field};
+pub(crate) use functions::LISTENING;
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;

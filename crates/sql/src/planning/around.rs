@@ -39,7 +39,7 @@ use super::names::Names;
 use super::several::WrittenParts;
 use super::{Planner, Planning};
 use crate::algebra::{Constant, Numbers, Scalar};
-use crate::binder::{CHANGED, Context, Lockable, Named, bind_query};
+use crate::binder::{CHANGED, Context, LISTENING, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
 use crate::kept_order::KeptOrder;
@@ -670,7 +670,7 @@ impl Context for Around<'_> {
         if name == session_functions::DEPTH {
             return self.planner.settings_sink.get().map(session_functions::trigger_depth);
         }
-        if name == session_functions::LISTENING {
+        if name == LISTENING {
             return self.planner.settings_sink.get().map(session_functions::listening_channels);
         }
         if name == "pg_notify" {

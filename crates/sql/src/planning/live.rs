@@ -11,6 +11,7 @@ use diligence_engine::plan::{Node, Plan, PlanTables};
 use diligence_storage::{Table, Writer};
 
 use super::Planner;
+use crate::binder::LISTENING;
 use crate::{privileges, row_locks, sequences, session_functions, sleeping, type_names};
 
 /// The tables that a snapshot has and its session may read, and the session's functions.
@@ -81,7 +82,7 @@ impl Live for SessionLive<'_> {
         let (planner, catalogs) = (self.planner, self.planner.catalogs());
         match name.as_str() {
             "set_config" => planner.settings_sink.get().map(session_functions::set_config),
-            session_functions::LISTENING => planner.settings_sink.get().map(session_functions::listening_channels),
+            LISTENING => planner.settings_sink.get().map(session_functions::listening_channels),
             "pg_notify" => planner.settings_sink.get().map(session_functions::pg_notify),
             session_functions::CANCEL | session_functions::TERMINATE => {
                 let is_end = name == session_functions::TERMINATE;

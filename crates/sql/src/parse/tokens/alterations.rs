@@ -4,8 +4,8 @@
 //! * `ALTER COLUMN c SET GENERATED ALWAYS SET CACHE 5 RESTART WITH 7`: `SET DEFAULT "alter identity"('generated',
 //!   'always', 'cache', 5, 'restart', 7)`; `DROP IDENTITY` and `DROP EXPRESSION` likewise;
 //! * `ALTER COLUMN c TYPE text COLLATE d USING e`: `TYPE text USING "collated type"(NULL COLLATE d, e)`;
-//! * `ALTER SEQUENCE s RENAME TO r`: `ALTER TABLE s ON CLUSTER "sequence" RENAME TO r`, and so of views and materialized
-//!   views: what is said to be altered is where the parser has a place for a cluster's name.
+//! * `ALTER SEQUENCE s RENAME TO r`: `ALTER TABLE s ON CLUSTER "sequence" RENAME TO r`, and so of views and
+//!   materialized views: what is said to be altered is where the parser has a place for a cluster's name.
 
 use sqlparser::tokenizer::Token;
 

@@ -3,7 +3,8 @@
 //! [`spec`] says what is kept of the build side's rows, [`rows`] the forms that they have on their way; [`incoming`]
 //! collects them in [chunks](chunk), whose columns [`columns`] keeps; [`packing`] turns keys into codes; [`assemble`]
 //! makes of all chunks what the probe side reads ([`built`], [`held`]), by [`table_work`] the [`hash_table`] that finds
-//! the rows of a key; [`ranges`] finds rows between bounds. [`paid`] and [`lent`] know whose a complete table is, [`filters`] what scans are told of it.
+//! the rows of a key; [`ranges`] finds rows between bounds. [`paid`] and [`lent`] know whose a complete table is,
+//! [`filters`] what scans are told of it.
 
 pub(super) mod assemble;
 pub(super) mod built;
