@@ -87,6 +87,19 @@ impl Binder<'_> {
                 let value = text::parse(text, &any, zone)?;
                 Ok(Scalar::Constant(Constant { value, sql_type: any }).cast(to.clone(), is_explicit))
             }
+            SqlType::Array(element)
+                if matches!(
+                    **element,
+                    SqlType::Varchar(Some(_))
+                        | SqlType::Char(Some(_))
+                        | SqlType::Bit(Some(_))
+                        | SqlType::VarBit(Some(_))
+                ) =>
+            {
+                let any = SqlType::array_of(element.without_modifier());
+                let value = text::parse(text, &any, zone)?;
+                Ok(Scalar::Constant(Constant { value, sql_type: any }).cast(to.clone(), is_explicit))
+            }
             SqlType::Numeric(None) => match number(text.trim(), false) {
                 // With the digits behind the point that it is written with.
                 Ok(number) if matches!(number.sql_type, SqlType::Numeric(Some(_))) => Ok(Scalar::Constant(number)),
