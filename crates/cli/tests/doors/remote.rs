@@ -70,7 +70,7 @@ fn a_server_answers_as_the_database_does() {
             let here = run(home.path(), &["sql", "--data", ".", "--format", format, statement], "");
             assert_eq!((there.code, here.code), (Some(0), Some(0)), "{statement}: {}{}", there.stderr, here.stderr);
             // PostgreSQL's word for what CREATE TABLE AS has done.
-            let same = there.stdout.replace("SELECT 2500\n", "CREATE TABLE 2500\n") == here.stdout;
+            let same = there.stdout.replace("SELECT 2500\n", "CREATE TABLE AS 2500\n") == here.stdout;
             assert!(same, "{statement} as {format}\n{:.2000}\n{:.2000}", there.stdout, here.stdout);
             let _ = server.run(home.path(), "DROP TABLE IF EXISTS t", &[]);
         }
