@@ -10,6 +10,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
+use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use diligence_base::Result;
 use diligence_catalog::{ComputedTable, SessionSnapshot};
@@ -65,7 +66,7 @@ impl From<i16> for Cell {
 
 /// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `p`
 /// the same with PostgreSQL's type `oid`, `t` text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double,
-/// `z` an instant in microseconds, `v` an interval in seconds, `T`, `S`, `O` arrays of `t`, `s` and `o`.
+/// `z` an instant, in microseconds or as a text, `v` an interval in seconds, `T`, `S`, `O` arrays of `t`, `s` and `o`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {
@@ -154,7 +155,11 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
             Arc::new(Float64Array::from_iter(cells.map(|cell| number(cell).map(|value| value as f64))))
         }
         DataType::Timestamp(_, zone) => {
-            let instants = TimestampMicrosecondArray::from_iter(cells.map(number));
+            let instant = |cell: &Cell| match cell {
+                Cell::Text(text) => string_to_timestamp_nanos(text).ok().map(|nanoseconds| nanoseconds / 1000),
+                cell => number(cell),
+            };
+            let instants = TimestampMicrosecondArray::from_iter(cells.map(instant));
             Arc::new(instants.with_timezone_opt(zone.clone()))
         }
         DataType::Interval(_) => Arc::new(IntervalMonthDayNanoArray::from_iter(

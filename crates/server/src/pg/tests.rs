@@ -134,7 +134,8 @@ async fn cursors_go_back_outlive_their_block_and_come_from_functions() {
     // What the transaction does afterwards is not seen.
     said(&mut ann, "BEGIN; DECLARE s CURSOR FOR SELECT a FROM ct; INSERT INTO ct VALUES (2)").await;
     assert_eq!(said(&mut ann, "FETCH ALL s").await, ["T a:23", "D 1", "C FETCH 1", "Z T"]);
-    assert_eq!(said(&mut ann, "FETCH PRIOR s").await, ["E ERROR 55000", "Z E"]);
+    // Of a small table, it goes back as well.
+    assert_eq!(said(&mut ann, "FETCH PRIOR s").await, ["T a:23", "D 1", "C FETCH 1", "Z T"]);
     said(&mut ann, "ROLLBACK").await;
     said(&mut ann, &format!("BEGIN; DECLARE c SCROLL CURSOR FOR {rows}")).await;
     for (sql, told) in [
