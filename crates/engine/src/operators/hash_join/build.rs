@@ -231,7 +231,10 @@ impl SinkState for BuildState {
             let gives_way = self.incoming.is_asked() && self.begin_partitions(usize::MAX).is_some();
             if !gives_way {
                 match self.incoming.make_room(&rows) {
-                    Ok(room) => return self.incoming.push(room, rows).map(|()| Accept::More),
+                    Ok(room) => {
+                        self.shared.kept_bytes.fetch_add(room.bytes(), Ordering::Relaxed);
+                        return self.incoming.push(room, rows).map(|()| Accept::More);
+                    }
                     Err(error) => self.partition(error, 0)?,
                 }
             }
@@ -323,13 +326,11 @@ impl BuildState {
         Some(partitions)
     }
 
-    /// About what the join may have: what its packets have by now, for others of the query have the rest. Packets that
-    /// have not finished have about the same.
+    /// About what the join may have: what its packets have by now, for others of the query have the rest.
     fn room_bytes(&self) -> usize {
         let (all, share) = (self.memory.reserved_bytes(), self.memory.share_bytes());
-        let gathered = self.gathered.lock();
-        let finished = gathered.unsplit.iter().map(Incoming::bytes).sum::<usize>();
-        let own = finished + self.incoming.bytes() * gathered.open.max(1);
+        let buffers = self.shared.temp.lock().as_ref().map_or(0, |(temp, _)| CLUSTERS_MIN * temp.cluster_bytes());
+        let own = self.shared.kept_bytes.load(Ordering::Relaxed) + buffers;
         own.min(all).max(share / ROOM_SHARE)
     }
 

@@ -18,7 +18,7 @@ use super::table::held::Published;
 use crate::reuse::tables::{Lendable, Offer};
 use crate::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// Clusters that a join reserves when it starts: two to read with, two to write with. With them it can do everything.
@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub buffers: Mutex<Option<SpillBuffers>>,
     /// Where to spill, until it is known that nothing is; and a reservation for buffers that are made only then.
     pub temp: Mutex<Option<(TempSpace, Reservation)>>,
+    /// What packets have kept of the build side before that, all together.
+    pub kept_bytes: AtomicUsize,
     /// Set when the join does not fit.
     pub partitions: OnceLock<Arc<Partitions>>,
     /// Those of the build side that are in memory, while it comes in.

@@ -362,7 +362,7 @@ mod tests {
         assert!(doubles.windows(2).all(|two| double_word(two[0]) < double_word(two[1])));
         assert_eq!(double_word(-0.0), double_word(0.0));
         assert_eq!(double_word(-f64::NAN), double_word(f64::NAN));
-        let texts = ["", "a", "a\u{1}", "ab", "b", "é", "zzzzzzzz", "zzzzzzzzz"];
+        let texts = ["", "a", "a\u{1}", "ab", "b", "zzzzzzzz", "zzzzzzzzz", "é"];
         assert!(texts.windows(2).all(|two| text_word(two[0].as_bytes()) <= text_word(two[1].as_bytes())));
         assert_eq!(text_word(b"zzzzzzzz"), text_word(b"zzzzzzzzz"));
     }
