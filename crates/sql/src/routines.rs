@@ -725,7 +725,7 @@ mod tests {
         };
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE cobol AS 'x'"), Some("0A000"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE python_arrow AS 'x'"), Some("0A000"));
-        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE wasm AS '(module)'"), Some("0A000"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE wasm AS '(module)'"), None);
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python RETURN 1"), Some("42P13"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python"), Some("42P13"));
     }
