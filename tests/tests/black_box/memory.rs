@@ -271,3 +271,27 @@ fn many_sorts_and_groups_side_by_side_need_no_more_than_a_few() {
         assert_eq!(count, ROWS / PARTS * (PARTS - 1) * PARTS);
     }
 }
+
+#[test]
+fn many_joins_side_by_side_need_no_more_than_a_few() {
+    const ROWS: i64 = 100_000;
+    const PARTS: i64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("words.parquet").display().to_string();
+    let session = database(None).session();
+    let words = "md5(CAST(value AS VARCHAR)) || md5(CAST(value + 1 AS VARCHAR))";
+    let rows = format!("SELECT value AS v, {words} AS s FROM generate_series(1::BIGINT, {ROWS}) AS g(value)");
+    run(&session, &format!("COPY ({rows}) TO '{file}'")).unwrap();
+    for budget in [24 << 20, 48 << 20] {
+        let session = database(Some(budget)).session();
+        // No two are the same, so each has a table of its own.
+        let part = |part: i64| {
+            format!(
+                "(SELECT count(*) FROM '{file}' a JOIN '{file}' b ON a.v = b.v + {part} AND a.s <= b.s || 'x' || a.s)"
+            )
+        };
+        let sql = format!("SELECT {}", (0..PARTS).map(part).collect::<Vec<_>>().join(" + "));
+        let rows = run(&session, &sql).unwrap_or_else(|error| panic!("{budget}: {error}"));
+        assert!(cast(rows.iter().find(|batch| batch.num_rows() > 0).unwrap()) > ROWS);
+    }
+}

@@ -4,17 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::support::{Ran, diligence, run};
-
-fn piped(home: &Path, script: &str) -> Ran {
-    run(home, &["shell", "--format", "csv"], script)
-}
-
-fn succeeds(home: &Path, script: &str) -> String {
-    let ran = piped(home, script);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{script}: {}", ran.stdout);
-    ran.stdout
-}
+use crate::support::{Ran, diligence, piped, run, succeeds};
 
 fn fails(home: &Path, script: &str, told: &str) -> String {
     let ran = piped(home, script);

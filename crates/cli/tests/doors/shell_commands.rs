@@ -3,22 +3,12 @@
 use std::path::Path;
 
 use crate::support::terminal::Terminal;
-use crate::support::{Ran, diligence, run};
+use crate::support::{diligence, piped, run, succeeds};
 
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 const ENTER: &str = "\r";
 const PROMPT: &str = "diligence> ";
-
-fn piped(home: &Path, script: &str) -> Ran {
-    run(home, &["shell", "--format", "csv"], script)
-}
-
-fn succeeds(home: &Path, script: &str) -> String {
-    let ran = piped(home, script);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{script}: {}", ran.stdout);
-    ran.stdout
-}
 
 fn shell(home: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Terminal {
     let mut command = diligence(home);

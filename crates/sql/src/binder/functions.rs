@@ -18,6 +18,7 @@ use sqlparser::ast::{
 use super::aggregates::is_other_form;
 use super::fields::SET_FIELD;
 use super::operators::{Way, record, row};
+use super::row_functions::{LISTENING, ROW_FUNCTIONS};
 use super::scope::Level;
 use super::subqueries::{constant_elements, subquery_scalar};
 use super::targets::Target;
@@ -25,38 +26,6 @@ use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
 use crate::parse::{CURRENT_OF, JSON_CALL, WHOLE_ROW};
-
-/// The function that gives the channels to which the session listens.
-pub(crate) const LISTENING: &str = "pg_listening_channels";
-
-/// Functions that give a row per element of the array that the catalog's function of that name gives.
-const ROW_FUNCTIONS: [&str; 25] = [
-    "generate_series",
-    "generate_subscripts",
-    "json_array_elements",
-    "json_array_elements_text",
-    "json_each",
-    "json_each_text",
-    "json_object_keys",
-    "json_tree",
-    "jsonb_array_elements",
-    "jsonb_array_elements_text",
-    "jsonb_each",
-    "jsonb_each_text",
-    "jsonb_object_keys",
-    "jsonb_path_query",
-    "pg_expandarray",
-    "_pg_expandarray",
-    LISTENING,
-    "pg_timezone_names",
-    "regexp_matches",
-    "regexp_split_to_table",
-    "string_to_table",
-    "ts_debug",
-    "ts_parse",
-    "ts_token_type",
-    "unnest",
-];
 
 /// What functions with names in front of their arguments call them, and what they are if left out.
 const MAKE_INTERVAL: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];

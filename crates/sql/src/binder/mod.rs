@@ -57,6 +57,7 @@ mod operators;
 mod order;
 mod patterns;
 mod routines;
+mod row_functions;
 mod samples;
 mod scope;
 mod select;
@@ -105,13 +106,13 @@ pub(crate) use changes::{
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
 pub(crate) use fields::{SET_FIELD, no_composite, no_field};
-pub(crate) use functions::LISTENING;
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
 pub(crate) use modifiers::{add_modifiers, made_wide, without_modifiers};
 pub(crate) use operators::is_assignable;
 pub(crate) use routines::{called, check_routine};
+pub(crate) use row_functions::LISTENING;
 use scope::{Level, Withs};
 pub(crate) use targets::{
     BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_default, bind_index, bind_insert, bind_rule,

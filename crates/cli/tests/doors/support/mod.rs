@@ -47,3 +47,15 @@ pub fn run(home: &Path, arguments: &[&str], input: &str) -> Ran {
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     child.wait_with_output().expect("the command ends").into()
 }
+
+/// Runs a script in the shell; tables are CSV.
+pub fn piped(home: &Path, script: &str) -> Ran {
+    run(home, &["shell", "--format", "csv"], script)
+}
+
+/// What such a script prints, which says nothing of mistakes.
+pub fn succeeds(home: &Path, script: &str) -> String {
+    let ran = piped(home, script);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{script}: {}", ran.stdout);
+    ran.stdout
+}
