@@ -22,15 +22,15 @@ mod domain;
 mod pulled;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use diligence_base::{Error, Result, wanted};
 use diligence_types::SqlType;
 use diligence_types::functions::{Candidate, resolve_aggregate};
 
 use crate::algebra::{
-    Aggregate, AggregateItem, Column, Comparison, Constant, Join, JoinKind, Limit, Numbers, Quantifier, Relation,
-    Scalar, SortKey, Subquery, SubqueryKind, Window, WindowItem, WindowKind, WithTable,
+    Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, Join, JoinKind, Limit, Numbers, Quantifier,
+    Relation, Scalar, SortKey, Subquery, SubqueryKind, Window, WindowItem, WindowKind, WithId, WithTable,
 };
 
 use self::aggregates::Grouped;
@@ -416,43 +416,10 @@ impl Unnesting<'_> {
     }
 
     /// The general way: the right side for all values of the columns that it reads, at once.
-    fn over_domain(&self, kind: JoinKind, left: Relation, right: Relation, on: Scalar) -> Result<Relation> {
+    fn over_domain(&self, kind: JoinKind, mut left: Relation, right: Relation, on: Scalar) -> Result<Relation> {
         let read = right.free_columns();
-        let columns = left.columns();
-        let outer = columns.iter().filter(|column| read.contains(&column.id)).cloned().collect::<Vec<_>>();
-        let (copy, renamed) = left.with_new_ids(self.numbers);
-        let is_shared = !left.is_correlated();
-        // The left side is read twice: once for its rows, once for the values of the columns that the right side reads.
-        let (left, source, definition) = if is_shared {
-            let id = self.numbers.with();
-            let defined = copy.columns();
-            let table = |columns| Relation::With(WithTable { id, name: "outer".to_owned(), columns });
-            let source = defined.iter().map(|column| Column { id: self.numbers.column(), ..column.clone() });
-            let source = source.collect::<Vec<_>>();
-            let positions = columns.iter().map(|column| {
-                let new = renamed.get(&column.id).copied().unwrap_or(column.id);
-                defined.iter().position(|defined| defined.id == new)
-            });
-            let positions = positions.collect::<Option<Vec<_>>>();
-            let positions = positions.ok_or_else(|| Error::bug("a copy lost a column"))?;
-            let domain = outer.iter().map(|column| {
-                let position = columns.iter().position(|other| other.id == column.id).unwrap_or_default();
-                (column.clone(), source[positions[position]].clone())
-            });
-            let domain = domain.collect::<Vec<_>>();
-            let mut first = defined.clone();
-            for (column, position) in columns.iter().zip(&positions) {
-                first[*position] = column.clone();
-            }
-            (table(first), Domain::new(table(source), domain), Some((id, copy, defined)))
-        } else {
-            let domain = outer.iter().map(|column| {
-                let id = renamed.get(&column.id).copied().unwrap_or(column.id);
-                (column.clone(), Column { id, ..column.clone() })
-            });
-            let domain = domain.collect();
-            (left, Domain::new(copy, domain), None)
-        };
+        let outer = left.columns().into_iter().filter(|column| read.contains(&column.id)).collect::<Vec<_>>();
+        let (source, definitions) = self.domain_of(&mut left, &outer)?;
         let (right, columns) = source.pushed(right, self.numbers)?;
         let mut conditions = vec![on];
         for column in &outer {
@@ -465,10 +432,92 @@ impl Unnesting<'_> {
         }
         let join = Join { kind, left: Box::new(left), right: Box::new(right), on: Scalar::all(conditions) };
         let joined = Relation::Join(join);
-        Ok(match definition {
-            Some(definition) => Relation::Definitions { definitions: vec![definition], input: Box::new(joined) },
-            None => joined,
+        Ok(match definitions.is_empty() {
+            true => joined,
+            false => Relation::Definitions { definitions, input: Box::new(joined) },
         })
+    }
+
+    /// The domain of these columns of the left side, and the definitions that it and the left side read from then on:
+    /// what gives the columns is read twice, once for the left side's rows and once for their values.
+    fn domain_of(&self, left: &mut Relation, outer: &[Column]) -> Result<(Domain, Vec<Definition>)> {
+        let lost = || Error::bug("a copy lost a column");
+        let mut definitions = Vec::new();
+        let wanted = outer.iter().map(|column| column.id).collect();
+        let source = source_of(left, &wanted, &mut definitions);
+        if source.is_correlated() {
+            let (copy, renamed) = source.with_new_ids(self.numbers);
+            let domain = outer.iter().map(|column| {
+                let id = renamed.get(&column.id).copied().unwrap_or(column.id);
+                (column.clone(), Column { id, ..column.clone() })
+            });
+            return Ok((Domain::new(copy, domain.collect()), definitions));
+        }
+        let columns = match source {
+            // Defined already, for a subquery before this one.
+            Relation::With(_) => source.columns(),
+            _ => {
+                let columns = source.columns();
+                let (copy, renamed) = source.with_new_ids(self.numbers);
+                let defined = copy.columns();
+                let own = defined.iter().map(|defined| {
+                    let is_own = |column: &&Column| renamed.get(&column.id).unwrap_or(&column.id) == &defined.id;
+                    columns.iter().find(is_own).cloned()
+                });
+                let own = own.collect::<Option<Vec<_>>>().ok_or_else(lost)?;
+                let id = self.numbers.with();
+                *source = Relation::With(WithTable { id, name: "outer".to_owned(), columns: own.clone() });
+                definitions.push((id, copy, defined));
+                own
+            }
+        };
+        let Relation::With(table) = source else { return Err(lost()) };
+        let fresh = columns.iter().map(|column| Column { id: self.numbers.column(), ..column.clone() });
+        let fresh = fresh.collect::<Vec<_>>();
+        let domain = outer.iter().map(|column| {
+            let position = columns.iter().position(|other| other.id == column.id)?;
+            Some((column.clone(), fresh[position].clone()))
+        });
+        let domain = domain.collect::<Option<Vec<_>>>().ok_or_else(lost)?;
+        let table = WithTable { columns: fresh, ..table.clone() };
+        Ok((Domain::new(Relation::With(table), domain), definitions))
+    }
+}
+
+/// A common table expression: what it gives, its columns included.
+type Definition = (WithId, Relation, Vec<Column>);
+
+/// The part of a relation that columns come from and whose rows all come through: what is above it, joins with
+/// subqueries before, does not change which values there are. So each subquery of a row is computed for values of the
+/// row itself, and not of what the subqueries before it made of it, which would be twice as large each time.
+/// Definitions above the part are taken out, to stand above what reads it.
+fn source_of<'r>(
+    relation: &'r mut Relation,
+    wanted: &BTreeSet<ColumnId>,
+    definitions: &mut Vec<Definition>,
+) -> &'r mut Relation {
+    if let Relation::Definitions { definitions: own, input } = relation {
+        definitions.append(own);
+        *relation = std::mem::replace(&mut **input, Relation::one_row());
+        return source_of(relation, wanted, definitions);
+    }
+    let comes_through = match relation {
+        Relation::Map { input, .. } | Relation::Sort { input, .. } => wanted.is_subset(&input.column_ids()),
+        Relation::Window(window) => wanted.is_subset(&window.input.column_ids()),
+        Relation::Join(join) => {
+            let keeps_left = matches!(join.kind, JoinKind::Left | JoinKind::Single | JoinKind::Mark(_));
+            keeps_left && wanted.is_subset(&join.left.column_ids())
+        }
+        _ => false,
+    };
+    if !comes_through {
+        return relation;
+    }
+    match relation {
+        Relation::Map { input, .. } | Relation::Sort { input, .. } => source_of(input, wanted, definitions),
+        Relation::Window(window) => source_of(&mut window.input, wanted, definitions),
+        Relation::Join(join) => source_of(&mut join.left, wanted, definitions),
+        other => other,
     }
 }
 
@@ -499,8 +548,8 @@ pub(crate) fn is_not_false(condition: Scalar) -> Scalar {
 }
 
 /// The columns that the subqueries in an expression read from around them.
-fn subquery_columns(scalar: &Scalar) -> std::collections::BTreeSet<crate::algebra::ColumnId> {
-    let mut columns = std::collections::BTreeSet::new();
+fn subquery_columns(scalar: &Scalar) -> BTreeSet<ColumnId> {
+    let mut columns = BTreeSet::new();
     scalar.visit(&mut |part| {
         if let Scalar::Subquery(subquery) = part {
             columns.extend(subquery.relation.free_columns());
