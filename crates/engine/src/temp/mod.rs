@@ -11,6 +11,7 @@
 mod block;
 #[cfg(test)]
 mod fault_tests;
+mod gathering;
 mod held;
 mod packing;
 mod reader;
@@ -25,6 +26,7 @@ use arrow::datatypes::DataType;
 use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
 use diligence_disk::{ReadOptions, SpillBuffers, SpillFile};
 
+pub use gathering::GatheringReader;
 pub use reader::BatchReader;
 pub use writer::BatchWriter;
 

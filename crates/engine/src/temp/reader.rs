@@ -5,11 +5,11 @@ use std::task::{Poll, Waker};
 
 use arrow::buffer::Buffer;
 use diligence_base::{Error, Result};
-use diligence_disk::SpillReader;
+use diligence_disk::{SpillBuffers, SpillReader};
 
-use super::Contents;
 use super::block::{HEADER_BYTES, Header, columns_of};
 use super::held::HeldBytes;
+use super::{Contents, GatheringReader};
 use crate::batch::Batch;
 
 /// Reads rows from a spill file, in batches as they were written or smaller ones. Their arrays lie in the clusters that
@@ -34,6 +34,22 @@ struct LongBlock {
 impl BatchReader {
     pub(super) fn new(reader: SpillReader, contents: Arc<Contents>) -> Self {
         Self { reader, contents, cluster: None, long: None, skip: 0 }
+    }
+
+    /// The same rows, with small batches put together.
+    pub fn gathering(self) -> GatheringReader {
+        GatheringReader::new(self)
+    }
+
+    pub(super) fn buffers(&self) -> &SpillBuffers {
+        self.reader.buffers()
+    }
+
+    /// Whether the next batch comes of the cluster that the last one came of.
+    pub(super) fn has_block_at_hand(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|(cluster, from)| {
+            Header::read(&cluster[*from..]).is_some_and(|header| *from + header.block_bytes() <= cluster.len())
+        })
     }
 
     /// Goes on with the row of this number, from 0.

@@ -24,7 +24,7 @@ use crate::operators::hash_join::table::built::Built;
 use crate::operators::hash_join::table::held::{Bits, Later, Published};
 use crate::operators::hash_join::table::incoming::check_rows;
 use crate::sync::{Mutex, atomic::Ordering};
-use crate::temp::BatchReader;
+use crate::temp::GatheringReader;
 
 /// Clusters that rows of a pair must be more than, to be split because somebody else needs memory.
 const ASKED_CLUSTERS: usize = 8;
@@ -122,7 +122,7 @@ enum PairStep {
     Assemble(Box<PairWork>, Assembling, usize),
     Probe(Box<PairWork>, Probing),
     Unmatched(Box<PairWork>, UnmatchedState),
-    Later(Box<PairWork>, BatchReader, usize),
+    Later(Box<PairWork>, GatheringReader, usize),
     Split(Box<Splitting>),
 }
 
@@ -130,7 +130,7 @@ enum PairStep {
 struct Probing {
     built: Arc<Built>,
     lookups: Lookups,
-    reader: Option<BatchReader>,
+    reader: Option<GatheringReader>,
     /// Rows read so far, and those of the batch at hand.
     rows: usize,
     batch_rows: usize,
@@ -492,7 +492,7 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         let reader = match (&work.later, &work.pair.probe) {
-            (Some(_), Some(probe)) => probe.clone().into_reader(&self.buffers()?),
+            (Some(_), Some(probe)) => probe.clone().into_reader(&self.buffers()?).gathering(),
             _ => {
                 let overflown = work.overflown();
                 drop(work);
@@ -503,7 +503,7 @@ impl PairsState {
         Ok(Pull::Again)
     }
 
-    fn later(&mut self, work: Box<PairWork>, mut reader: BatchReader, rows: usize, waker: &Waker) -> Result<Pull> {
+    fn later(&mut self, work: Box<PairWork>, mut reader: GatheringReader, rows: usize, waker: &Waker) -> Result<Pull> {
         let batch = match reader.poll_next(waker) {
             Poll::Pending => {
                 self.step = PairStep::Later(work, reader, rows);

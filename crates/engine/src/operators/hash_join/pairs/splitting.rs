@@ -16,14 +16,14 @@ use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::output::needs_held_rows;
 use crate::operators::hash_join::spill::counts::SpillCounts;
 use crate::operators::hash_join::spill::partitions::{FAN_OUT_MIN, Partitions, Side, fan_out};
-use crate::temp::BatchReader;
+use crate::temp::GatheringReader;
 
 /// See the module.
 pub(super) struct Splitting {
     config: Arc<Config>,
     work: Box<PairWork>,
     loading: Loading,
-    probe: Option<BatchReader>,
+    probe: Option<GatheringReader>,
     partitions: Partitions,
     owner: u64,
     writes: VecDeque<(Side, usize, Batch)>,
@@ -45,7 +45,7 @@ impl Splitting {
         // Twice as many as would fit one by one: some are larger than others.
         let wanted = (2 * work.pair.table_bytes() / memory_bytes.max(1)).next_power_of_two();
         let fan_out = fan_out(memory_bytes, buffers.space().cluster_bytes()).min(wanted.max(FAN_OUT_MIN));
-        let probe = work.pair.probe.clone().map(|file| file.into_reader(&buffers));
+        let probe = work.pair.probe.clone().map(|file| file.into_reader(&buffers).gathering());
         let partitions = Partitions::new(work.pair.level, fan_out, memory_bytes, buffers, counts);
         partitions.spill_all();
         Self {

@@ -15,7 +15,7 @@ use crate::batch::Batch;
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::spill::counts::SpillCounts;
 use crate::operators::hash_join::table::held::Bits;
-use crate::temp::BatchReader;
+use crate::temp::GatheringReader;
 
 /// See the module.
 pub(super) struct PairWork {
@@ -24,7 +24,7 @@ pub(super) struct PairWork {
     pub config: Arc<Config>,
     pub is_reversed: bool,
     /// Build rows that are not in memory yet; `None` at their end.
-    pub build: Option<BatchReader>,
+    pub build: Option<GatheringReader>,
     /// Build rows that were read and not kept.
     pub next: VecDeque<Batch>,
     /// What of the pair is going to temp space again.
@@ -41,8 +41,8 @@ impl PairWork {
         // It may turn out that the rows do not fit: then they are wanted once more.
         let twice = ReadOptions { recycle: false, ..ReadOptions::default() };
         let build = match &mirrored {
-            Some(_) => pair.probe.as_ref().map(|file| file.reader(buffers, twice)),
-            None => pair.build.clone().map(|file| file.into_reader(buffers)),
+            Some(_) => pair.probe.as_ref().map(|file| file.reader(buffers, twice).gathering()),
+            None => pair.build.clone().map(|file| file.into_reader(buffers).gathering()),
         };
         let is_reversed = mirrored.is_some();
         let config = mirrored.unwrap_or_else(|| config.clone());
@@ -50,10 +50,10 @@ impl PairWork {
     }
 
     /// Reads what is looked up in the table.
-    pub fn probes(&self, buffers: &SpillBuffers) -> Option<BatchReader> {
+    pub fn probes(&self, buffers: &SpillBuffers) -> Option<GatheringReader> {
         let file = if self.is_reversed { &self.pair.build } else { &self.pair.probe };
         let options = ReadOptions { recycle: !self.in_blocks, ..ReadOptions::default() };
-        file.as_ref().map(|file| file.reader(buffers, options))
+        file.as_ref().map(|file| file.reader(buffers, options).gathering())
     }
 
     /// The next build rows.
@@ -71,7 +71,7 @@ impl PairWork {
     }
 
     /// The next batch of one of its files.
-    pub fn read(&self, reader: &mut BatchReader, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+    pub fn read(&self, reader: &mut GatheringReader, waker: &Waker) -> Poll<Result<Option<Batch>>> {
         read(reader, &self.overflow, waker)
     }
 
@@ -116,7 +116,7 @@ impl PairWork {
 
 /// The next batch. If there is no memory for it, what is being written goes to the disk as it is, and gives back its
 /// clusters.
-fn read(reader: &mut BatchReader, overflow: &Option<Overflow>, waker: &Waker) -> Poll<Result<Option<Batch>>> {
+fn read(reader: &mut GatheringReader, overflow: &Option<Overflow>, waker: &Waker) -> Poll<Result<Option<Batch>>> {
     let mut next = reader.poll_next(waker).map(Option::transpose);
     if let (Poll::Ready(Err(error)), Some(overflow)) = (&next, overflow)
         && error.kind() == ErrorKind::Resource
