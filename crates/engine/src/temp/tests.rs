@@ -400,3 +400,65 @@ fn writers_wait_for_memory_that_they_get_back() {
         assert_eq!(rows, 30 * 200);
     }
 }
+
+#[test]
+fn small_blocks_are_read_as_larger_batches() {
+    for (compression, seed) in [(Compression::None, 11), (Compression::Lz4, 12)] {
+        let random = &mut Random::new(seed);
+        let space = space(16 * 1024, compression, 0);
+        let memory = QueryMemory::unbounded();
+        let buffers = SpillBuffers::new(&space, memory.reservation("HashJoin"), SpillMemory::default()).unwrap();
+        let mut writer = BatchWriter::packed(&buffers, Grouping::None);
+        let mut written = vec![];
+        // Pieces of a few rows, and now and then a whole batch.
+        let columns = columns(random).into_iter().take(9).collect::<Vec<_>>();
+        for piece in 0..400 {
+            let rows = if piece % 100 == 99 { ROWS } else { 1 + random.below(7) };
+            let first = random.below(ROWS - rows + 1);
+            let columns = columns.iter().map(|column| column.slice(first, rows)).collect();
+            written.push(Batch::from_arrays(columns, rows));
+            write(&mut writer, written.last().unwrap()).unwrap();
+            if piece == 150 {
+                writer.close_cluster();
+            }
+        }
+        let file = writer.finish();
+        let blocks = read(&mut file.reader(&buffers, ReadOptions::default())).len();
+        let mut reader = file.reader(&buffers, ReadOptions::default()).gathering();
+        let back: Vec<Batch> =
+            std::iter::from_fn(|| block_on(|waker| reader.poll_next(waker))).map(Result::unwrap).collect();
+        assert!(blocks >= 400 && back.len() < 40, "{} batches of {blocks} blocks", back.len());
+        for column in 0..columns.len() {
+            assert_eq!(&joined(&back, column), &joined(&written, column));
+        }
+        // What was put together keeps no cluster.
+        let bytes = back.iter().map(Batch::bytes).sum::<usize>();
+        drop(reader);
+        buffers.release_spare();
+        let large = back.iter().filter(|batch| batch.rows() == ROWS).count();
+        assert!(buffers.clusters() <= large + 1, "{} clusters for {bytes} bytes", buffers.clusters());
+    }
+}
+
+#[test]
+fn columns_of_all_kinds_are_put_together() {
+    let random = &mut Random::new(7);
+    let space = space(1 << 20, Compression::None, 0);
+    let memory = QueryMemory::unbounded();
+    let buffers = SpillBuffers::new(&space, memory.reservation("HashJoin"), SpillMemory::default()).unwrap();
+    let mut writer = BatchWriter::new(&buffers, Grouping::None);
+    let columns = columns(random);
+    let mut written = vec![];
+    for first in (0..ROWS).step_by(10) {
+        let columns = columns.iter().map(|column| column.slice(first, 10)).collect();
+        written.push(Batch::from_arrays(columns, 10));
+        write(&mut writer, written.last().unwrap()).unwrap();
+    }
+    let mut reader = writer.finish().into_reader(&buffers).gathering();
+    let back: Vec<Batch> =
+        std::iter::from_fn(|| block_on(|waker| reader.poll_next(waker))).map(Result::unwrap).collect();
+    assert!(back.len() < 5, "{} batches", back.len());
+    for column in 0..columns.len() {
+        assert_eq!(&joined(&back, column), &joined(&written, column));
+    }
+}

@@ -246,6 +246,11 @@ fn is_known(limit: &Limit) -> bool {
     known(&limit.skip) && known(&limit.fetch)
 }
 
+fn is_one_at_most(limit: &Limit) -> bool {
+    let one = |fetch: &Constant| [0, 1].iter().any(|rows| *fetch == Constant::bigint(*rows));
+    limit.ties.is_none() && limit.fetch.as_ref().and_then(Scalar::as_constant).is_some_and(one)
+}
+
 /// Whether no two rows of a relation are equal in all keys.
 fn is_unique(relation: &Relation, keys: &[(Comparison, Scalar, Scalar)]) -> bool {
     let columns = keys.iter().filter_map(|(_, _, inner)| inner.as_column()).collect::<Vec<_>>();
@@ -271,7 +276,7 @@ fn is_unique_in(relation: &Relation, columns: &[ColumnId]) -> bool {
             JoinKind::Left => is_left_join_unique(join, columns),
             _ => false,
         },
-        Relation::Limit(limit) => is_unique_in(&limit.input, columns),
+        Relation::Limit(limit) => is_one_at_most(limit) || is_unique_in(&limit.input, columns),
         Relation::Values { rows, .. } => rows.len() <= 1,
         _ => false,
     }
@@ -279,14 +284,18 @@ fn is_unique_in(relation: &Relation, columns: &[ColumnId]) -> bool {
 
 /// A left join keeps its left side's rows apart if each has one partner at most.
 fn is_left_join_unique(join: &Join, columns: &[ColumnId]) -> bool {
-    if !is_unique_in(&join.left, columns) {
-        return false;
-    }
+    is_unique_in(&join.left, columns) && has_one_partner(join)
+}
+
+/// Whether each row of the left side has one partner at most, as far as the relations say.
+pub(super) fn has_one_partner(join: &Join) -> bool {
     let rights = join.right.column_ids();
     let keys = join.on.clone().conjuncts().into_iter().filter_map(|term| match term {
         Scalar::Compare { comparison: Comparison::Equal | Comparison::IsNotDistinctFrom, left, right } => {
-            let column = |scalar: &Scalar| scalar.as_column().filter(|id| rights.contains(id));
-            column(&left).or_else(|| column(&right))
+            let lone = |scalar: &Scalar, other: &Scalar| {
+                scalar.as_column().filter(|id| rights.contains(id) && other.columns().is_disjoint(&rights))
+            };
+            lone(&left, &right).or_else(|| lone(&right, &left))
         }
         _ => None,
     });

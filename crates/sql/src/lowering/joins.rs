@@ -11,6 +11,7 @@ use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use diligence_types::SqlType;
 
+use super::desugared::has_one_partner;
 use super::expressions::{Positions, SubqueryValues};
 use super::{Lowered, Lowering, runtime_filters};
 use crate::algebra::{Column, ColumnId, Comparison, Constant, Join, JoinKind, Relation, Scalar};
@@ -38,6 +39,15 @@ struct JoinCondition {
     rest: Vec<Scalar>,
 }
 
+/// Whether the rows of the left side are all that is needed of a join, each of them once.
+fn is_left_side_alone(join: &Join, needed: &BTreeSet<ColumnId>) -> bool {
+    match &join.kind {
+        JoinKind::Mark(mark) => !needed.contains(&mark.id),
+        JoinKind::Left => join.right.column_ids().is_disjoint(needed) && has_one_partner(join),
+        _ => false,
+    }
+}
+
 impl Lowering<'_> {
     pub(super) fn join(
         &mut self,
@@ -45,6 +55,9 @@ impl Lowering<'_> {
         needed: &BTreeSet<ColumnId>,
         values: &mut SubqueryValues,
     ) -> Result<Lowered> {
+        if is_left_side_alone(join, needed) {
+            return self.relation(&join.left, needed, false, values);
+        }
         let kind = match &join.kind {
             JoinKind::Inner => JoinForm::Inner,
             JoinKind::Left => JoinForm::Left,

@@ -200,3 +200,23 @@ fn long_statements_are_bound() {
     });
     thread.unwrap().join().unwrap();
 }
+
+/// Subqueries of one row, each of them computed for all values of its columns at once, are computed of the row's table
+/// and not of each other's results: a plan grows by as much with each.
+#[test]
+fn subqueries_of_a_row_stand_side_by_side() {
+    let operators = |subqueries: usize| {
+        let one = "(SELECT place FROM visits WHERE person <= id AND place <> name ORDER BY at LIMIT 1)";
+        let list = vec![one.replace("person", "person + 0"); subqueries];
+        let list = list.iter().enumerate().map(|(index, one)| one.replace("+ 0", &format!("+ {index}")));
+        let sql = format!("SELECT {} FROM people JOIN prices ON item = id", list.collect::<Vec<_>>().join(", "));
+        let tables = Tables::default();
+        let bound = bind_query(&parsed(&sql), &tables).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let unnested = crate::unnesting::unnest(bound.relation, &tables.numbers);
+        let unnested = unnested.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let rewritten = crate::rewrites::rewritten(unnested, &tables.numbers, &|_| None);
+        rewritten.unwrap_or_else(|error| panic!("{sql}: {error}")).to_string().lines().count()
+    };
+    let [few, some, many] = [2, 6, 10].map(operators);
+    assert_eq!(many - some, some - few, "operators of 2, 6 and 10 subqueries: {few}, {some}, {many}");
+}
