@@ -489,16 +489,3 @@ fn distance(left: &str, right: &str) -> usize {
     }
     row[right.len()]
 }
-
-/// Whether a special operator compares.
-pub(super) fn is_comparison(special: Special) -> bool {
-    matches!(
-        special,
-        Special::Equal
-            | Special::NotEqual
-            | Special::Less
-            | Special::LessOrEqual
-            | Special::Greater
-            | Special::GreaterOrEqual
-    )
-}
