@@ -102,65 +102,21 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
             let (a, b) = (texts(left)?, texts(right)?);
             Box::new(move |i, j| a.value(i).trim_end_matches(' ').cmp(b.value(j).trim_end_matches(' ')))
         }
-        SqlType::Jsonb => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let keys = texts.iter().map(|text| text.map(crate::text::json::order_key).transpose());
-                keys.collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
-        }
+        SqlType::Jsonb => by_key(left, right, crate::text::json::order_key)?,
         SqlType::Enum(one) => {
             let (a, b) = (one.places(&texts(left)?), one.places(&texts(right)?));
             Box::new(move |i, j| a[i].cmp(&b[j]))
         }
-        SqlType::TimeTz => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| ZonedTime::held(text).map(ZonedTime::order_key);
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
-        }
-        SqlType::Range(kind) => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| Range::held(text, *kind).map(|range| range.order_key());
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
-        }
+        SqlType::TimeTz => by_key(left, right, |text| ZonedTime::held(text).map(ZonedTime::order_key))?,
+        SqlType::Range(kind) => by_key(left, right, |text| Range::held(text, *kind).map(|range| range.order_key()))?,
         SqlType::Network(kind) if kind.is_internet() => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| Address::read(text, NetworkKind::Inet).map(|one| one.order_key());
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
+            by_key(left, right, |text| Address::read(text, NetworkKind::Inet).map(|one| one.order_key()))?
         }
         SqlType::Search(kind @ (SearchKind::Vector | SearchKind::Query)) => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                texts
-                    .iter()
-                    .map(|text| text.map(|text| search_key(text, *kind)).transpose())
-                    .collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
+            by_key(left, right, |text| search_key(text, *kind))?
         }
         SqlType::Multirange(kind) => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| Multirange::held(text, *kind).map(|one| one.order_key());
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
+            by_key(left, right, |text| Multirange::held(text, *kind).map(|one| one.order_key()))?
         }
         SqlType::Collated(one) => match one.collation.collator()? {
             None => comparer(&one.base, left, right)?,
@@ -197,6 +153,20 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         (false, false) => values(i, j),
         (left, right) => left.cmp(&right),
     }))
+}
+
+/// Compares texts by the keys that they have. Fails if one has none.
+fn by_key<K: Ord + Send + Sync + 'static>(
+    left: &ArrayRef,
+    right: &ArrayRef,
+    key: impl Fn(&str) -> Result<K>,
+) -> Result<Comparer> {
+    let keys = |array: &ArrayRef| {
+        let texts = texts(array)?;
+        texts.iter().map(|text| text.map(&key).transpose()).collect::<Result<Vec<Option<K>>>>()
+    };
+    let (a, b) = (keys(left)?, keys(right)?);
+    Ok(Box::new(move |i, j| a[i].cmp(&b[j])))
 }
 
 /// Bytes that sort as documents or queries do.
