@@ -111,7 +111,7 @@ impl Range {
         Self::new(kind, bound(lower, is_lower_in)?, bound(upper, is_upper_in)?)
     }
 
-    /// Reads a value as it is held.
+    /// Reads a value as it is held. Fails with 22P02 if the text is none of the type.
     pub fn held(text: &str, kind: RangeKind) -> Result<Self> {
         Self::read(text, kind, &ReadOptions::default())
     }
@@ -223,7 +223,7 @@ impl Range {
         self.touches(other) || other.touches(self)
     }
 
-    /// What is in both.
+    /// What is in both. Fails with 22003 if a bound leaves its type.
     pub fn intersection(&self, other: &Self) -> Result<Self> {
         match (&self.bounds, &other.bounds) {
             (Some((lower, upper)), Some((from, to))) if self.overlaps(other) => {
@@ -235,7 +235,7 @@ impl Range {
         }
     }
 
-    /// The least range that has both in it.
+    /// The least range that has both in it. Fails with 22003 if a bound leaves its type.
     pub fn merged(&self, other: &Self) -> Result<Self> {
         match (&self.bounds, &other.bounds) {
             (None, _) => Ok(other.clone()),
@@ -257,7 +257,7 @@ impl Range {
         }
     }
 
-    /// What is in this one only: nothing, or one or two ranges.
+    /// What is in this one only: nothing, or one or two ranges. Fails with 22003 if a bound leaves its type.
     pub fn without(&self, other: &Self) -> Result<Vec<Self>> {
         let (Some((lower, upper)), Some((from, to))) = (&self.bounds, &other.bounds) else {
             return Ok(vec![self.clone()]);
