@@ -8,7 +8,8 @@ use crate::packages::{Module, Package, Target, Tree};
 use crate::syntax::{FunctionText, Visibility};
 
 /// The packages whose functions say so, and of `engine` the rooms that others call.
-const PACKAGES: [&str; 7] = ["db", "storage", "client", "memory", "disk", "catalog", "engine"];
+const PACKAGES: [&str; 10] =
+    ["base", "segment", "types", "db", "storage", "client", "memory", "disk", "catalog", "engine"];
 const DOORS_OF_ENGINE: [&str; 3] = ["engine", "query", "options"];
 
 /// Public functions that return a `Result` and whose documentation does not say when that is an error.

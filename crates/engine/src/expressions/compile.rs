@@ -20,19 +20,19 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::{Result, wanted};
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::arithmetic::{Arithmetic, ArithmeticWay};
-use super::case::Case;
-use super::cast::Cast;
-use super::compare::{Compare, Comparison, Constant, has_natives};
-use super::dates::{DatePart, Extract, Part, TimePart};
 use super::facts::{Fact, Facts};
-use super::foreign::Foreign;
-use super::logic::{Connective, Junction};
-use super::members::Members;
 use super::node::Node;
+use super::node::arithmetic::{Arithmetic, ArithmeticWay};
+use super::node::case::Case;
+use super::node::cast::Cast;
+use super::node::compare::{Compare, Comparison, Constant, has_natives};
+use super::node::dates::{DatePart, Extract, Part, TimePart};
+use super::node::foreign::Foreign;
+use super::node::logic::{Connective, Junction};
+use super::node::members::Members;
+use super::node::strings::{Pattern, is_string, owned, text_of};
+use super::node::test::{Predicate, Test};
 use super::remembered::Remembered;
-use super::strings::{Pattern, is_string, owned, text_of};
-use super::test::{Predicate, Test};
 
 /// The node of an expression over batches of `input`, and what is known of its values. Fails if it does not type-check
 /// there.

@@ -18,27 +18,17 @@
 //! * Errors are DataFusion's, but never more of them: behind AND, OR and CASE, an expression is evaluated for the rows
 //!   that need it and no others, wherever the rows were cut into batches.
 
-mod arithmetic;
 mod bits;
-mod case;
-mod cast;
-mod compare;
 mod compile;
-mod dates;
 mod facts;
-mod foreign;
 #[cfg(test)]
 mod judged;
-mod logic;
-mod members;
 mod node;
 mod operand;
 mod outside;
 mod overflow;
 mod predicate_filter;
 mod remembered;
-mod strings;
-mod test;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -52,7 +42,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
 use self::facts::Fact;
-use self::node::Node;
+use self::node::{Node, foreign};
 pub use self::outside::{Outside, is_outside, outside_function, outside_identity};
 pub use self::predicate_filter::PredicateFilter;
 pub(crate) use self::predicate_filter::stored_number;

@@ -5,7 +5,13 @@ use arrow::datatypes::{
     DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
-use super::arithmetic::Operation;
+/// What is computed of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+}
 
 /// Integers whose operations can be looked at for overflow.
 trait Overflowing: Copy {

@@ -11,9 +11,9 @@ use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, Lite
 use diligence_base::Result;
 use diligence_storage::{AnswerId, RowFilter, WholeRanges};
 
-use super::node::Node;
+use super::node::{Node, foreign};
 use super::outside::calls_outside;
-use super::{Expr, compile, foreign, read_columns};
+use super::{Expr, compile, read_columns};
 use crate::batch::Batch;
 
 /// A condition over the columns of a table.

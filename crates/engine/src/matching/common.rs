@@ -22,7 +22,7 @@ use std::collections::HashMap;
 
 use diligence_base::ids::TableIdentity;
 
-use super::cut::rows_touched;
+use super::parts::rows_touched;
 use super::signature::Signature;
 use crate::options::{QueryOptions, SharingMode};
 use crate::plan::estimates::row_bytes;

@@ -19,8 +19,9 @@ use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::canonical::terms_of;
 use super::parameters::{Parameter, Parameters, form_of, parameter};
-use super::signature::{sides_apart, sides_masked, terms_of};
+use super::signature::{sides_apart, sides_masked};
 use crate::expressions::Expr;
 use crate::plan::mask_lookup::{Lookup, Terms};
 use crate::plan::{Aggregate, AggregateCall, HashJoin, Mask, Node, Plan, Scan};

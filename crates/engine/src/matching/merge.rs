@@ -29,7 +29,7 @@ use diligence_base::{Error, Result};
 use super::masks::with_mask;
 use super::parameters::Parameters;
 use super::signature::Signature;
-use super::{cut, regroup};
+use super::{parts, regroup};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
 use crate::plan::{Node, Plan, estimates};
@@ -66,13 +66,13 @@ impl Template {
     /// That of what is below a query's cut; `None` if it cannot be merged with others.
     pub fn of(part: &Plan, options: &QueryOptions) -> Option<Self> {
         let above = depth_of_point(part);
-        let point = cut::part_below(part, above)?;
+        let point = parts::part_below(part, above)?;
         let by_cells = above == 0
             && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node, part.rows_estimate, &options.tables));
         let (way, queries_max) = if by_cells {
             (Way::Cells, MERGED_QUERIES_MAX)
         } else {
-            let rows = rows_of(point);
+            let rows = parts::rows_of(point);
             let bytes = rows.rows_estimate?.saturating_mul(estimates::row_bytes(&rows.schema)).max(1);
             let queries = (SHARED_STATE_BYTES_MAX / 2 / bytes).min(MERGED_QUERIES_MAX);
             if queries < 2 || rows.ordered {
@@ -87,15 +87,7 @@ impl Template {
 
 /// How many nodes of a part are above the point up to which its queries' rows can go together.
 fn depth_of_point(part: &Plan) -> usize {
-    cut::topmost_aggregate(part).map_or_else(|| cut::depth_of_rows(part, 0), |(depth, _)| depth)
-}
-
-/// The rows at that point: an aggregate's input.
-pub(super) fn rows_of(point: &Plan) -> &Plan {
-    match &point.node {
-        Node::Aggregate(aggregate) => &aggregate.input,
-        _ => point,
-    }
+    parts::topmost_aggregate(part).map_or_else(|| parts::depth_of_rows(part, 0), |(depth, _)| depth)
 }
 
 /// The run for several queries of a template, of one of which `part` is what is below its cut.
@@ -104,8 +96,8 @@ pub(crate) fn merged(way: Way, part: &Plan, queries: &[Arc<Parameters>]) -> Resu
         Way::Cells => regroup::merged(part, queries),
         Way::Rows => {
             let point =
-                cut::part_below(part, depth_of_point(part)).ok_or_else(|| Error::bug("a part without a point"))?;
-            with_mask(rows_of(point), queries)
+                parts::part_below(part, depth_of_point(part)).ok_or_else(|| Error::bug("a part without a point"))?;
+            with_mask(parts::rows_of(point), queries)
         }
     }
 }
@@ -116,8 +108,8 @@ pub(crate) fn own_part(part: &Plan, portion: Portion, schema: SchemaRef, batches
         return regroup::own_groups(part, schema, batches, portion.bit);
     }
     let above = depth_of_point(part);
-    let point = cut::part_below(part, above).ok_or_else(|| Error::bug("a part without a point"))?;
-    let rows = rows_of(point);
+    let point = parts::part_below(part, above).ok_or_else(|| Error::bug("a part without a point"))?;
+    let rows = parts::rows_of(point);
     let width = rows.schema.fields().len();
     let predicate = Expr::new(regroup::has_bit(width, portion.bit, &schema), &schema)?;
     let input = Box::new(Plan::new(Node::Values { batches }, schema.clone()));
@@ -134,5 +126,5 @@ pub(crate) fn own_part(part: &Plan, portion: Portion, schema: SchemaRef, batches
         Node::Aggregate(aggregate) => *aggregate.input = own,
         _ => point = own,
     }
-    Ok(cut::with_part(part, above, point))
+    Ok(parts::with_part(part, above, point))
 }

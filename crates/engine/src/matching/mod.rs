@@ -1,9 +1,9 @@
 //! Compares plans and rewrites them: what two queries have in common, and how one of them is answered by what another
 //! has made (view matching; Goldstein & Larson, "Optimizing Queries Using Materialized Views", SIGMOD 2001).
 //!
-//! * [`signature`]: what two parts of plans have to have in common to give the same rows; [`parameters`]: the constants
-//!   in which queries of one template differ.
-//! * [`cut`]: which part of a plan others may want as well.
+//! * [`signature`]: what two parts of plans have to have in common to give the same rows; [`canonical`]: the form in
+//!   which their expressions are compared; [`parameters`]: the constants in which queries of one template differ.
+//! * [`cut`]: which part of a plan others may want as well; [`parts`]: how plans are taken apart and put together.
 //! * [`shape`], [`order`], [`subsumption`]: whether rows that are there have what a plan wants, and more, and what is
 //!   to be done with them then.
 //! * [`merge`]: one plan that answers several queries: [`masks`] say which of them want a row; [`regroup`] and
@@ -12,6 +12,7 @@
 //!
 //! Invariant: functions of plans, without any state. Nothing here knows a query that runs, or what is kept.
 
+pub(crate) mod canonical;
 pub(crate) mod common;
 pub(crate) mod cut;
 mod different;
@@ -19,6 +20,7 @@ pub(crate) mod masks;
 pub(crate) mod merge;
 pub(crate) mod order;
 pub(crate) mod parameters;
+pub(crate) mod parts;
 mod quotient;
 pub(crate) mod regroup;
 pub(crate) mod shape;

@@ -13,7 +13,7 @@
 
 use arrow::compute::SortOptions;
 
-use super::signature::Canonical;
+use super::canonical::Canonical;
 use crate::plan::{Node, Plan};
 
 /// The order of a plan's rows, and of all rows in it those that the plan gives.

@@ -13,7 +13,7 @@ use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, InListExpr, Literal, in_list};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use super::signature::{Canonical, canonical, terms_of};
+use super::canonical::{Canonical, canonical, terms_of};
 use crate::expressions::Expr;
 use crate::plan::mask_lookup::{ClassKey, Comparison};
 

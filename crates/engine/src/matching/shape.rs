@@ -28,11 +28,13 @@ use datafusion_expr::{AggregateUDF, Operator};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
 
-use super::cut::{self, Wish};
+use super::canonical::{Canonical, canonical, terms_of};
+use super::cut::Wish;
 use super::order::{Order, Places};
 use super::parameters::{Parameter, parameter};
+use super::parts;
 use super::regroup::{self, Kind};
-use super::signature::{Canonical, Signature, Writer, canonical, sides_apart, terms_of};
+use super::signature::{Signature, Writer, sides_apart};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
 use crate::plan::{Aggregate, AggregateCall, Node, PairFilter, Plan, Scan, SortKey};
@@ -74,15 +76,15 @@ impl Shapes {
     /// That of the part below a query's cut, or of what is below some of its nodes; of its plan as it was planned.
     pub fn of(planned: &Plan, wish: &Wish, options: &QueryOptions) -> Self {
         let plan = wish.plan.as_deref().unwrap_or(planned);
-        let part = |depth| cut::part_below(plan, depth);
+        let part = |depth| parts::part_below(plan, depth);
         let shape = |depth| Shape::of(part(depth)?, options).map(Arc::new);
         let in_order = |plan, from| {
-            let depth = cut::depth_of_order(plan, from)?;
-            Some((depth, Arc::new(Shape::in_order(cut::part_below(plan, depth)?, options)?)))
+            let depth = parts::depth_of_order(plan, from)?;
+            Some((depth, Arc::new(Shape::in_order(parts::part_below(plan, depth)?, options)?)))
         };
         // Where more groups were expected than there are, all of the plan may be there of a query before they were
         // counted. Nothing above the cut differs.
-        let is_counted = part(wish.depth).is_some_and(|part| !cut::is_small(part));
+        let is_counted = part(wish.depth).is_some_and(|part| !parts::is_small(part));
         let uncut = if is_counted { in_order(planned, 0) } else { None };
         let in_order = in_order(plan, wish.depth);
         let comes_in_order = |depth| depth == wish.depth && part(depth).is_some_and(|part| part.ordered);
@@ -93,7 +95,7 @@ impl Shapes {
         // As few as may be, then all in order; then all, to be put in order above.
         let whole = in_order.as_ref().and_then(|(depth, shape)| Some((*depth, shape.whole.clone()?)));
         let mut wanted: Vec<_> = uncut.into_iter().chain(in_order).chain(whole).collect();
-        let depth = cut::depth_of_rows(plan, wish.depth);
+        let depth = parts::depth_of_rows(plan, wish.depth);
         if part(depth).is_some_and(|part| !part.ordered) {
             let rows = if depth == wish.depth { kept.clone() } else { shape(depth) };
             wanted.extend(rows.map(|rows| (depth, rows)));

@@ -5,21 +5,21 @@
 //! sink and starts a new one, whose source reads what was kept, in front of the tail.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion_common::JoinType;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
 
+use super::context::CompileContext;
+use super::graph::{Graph, Part, PipelineSpec, SinkSpec, TableSpec};
 use super::nested::NestedRuns;
-use super::run::PipelinePacket;
+use crate::exchange::port::Receiver;
 use crate::exchange::{Exchange, InOrder};
 use crate::expressions::Expr;
-use crate::flow::profile::{Meter, Totals};
-use crate::flow::{Operator, QueryContext, Sink, Source};
+use crate::flow::{Operator, Sink, Source};
 use crate::operators::aggregate::aggregate;
 use crate::operators::common::CommonRows;
 use crate::operators::filter::Filter;
@@ -29,178 +29,23 @@ use crate::operators::incoming::IncomingSource;
 use crate::operators::limit::limit;
 use crate::operators::mask::MaskRows;
 use crate::operators::project::Project;
-use crate::operators::recursive::{RecursiveSource, WorkTable, WorkTableSource};
+use crate::operators::recursive::{RecursiveSource, WorkTableSource};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::operators::scalar::ScalarSink;
-use crate::operators::scan::{Io, ScanProgress, ScanSharing, ScanSource};
-use crate::operators::sort::{BoundedColumn, SpillTo, sort};
+use crate::operators::scan::ScanSource;
+use crate::operators::sort::{BoundedColumn, sort};
 use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::operators::write::write;
 use crate::plan::estimates::table_rows;
 use crate::plan::{
-    HashJoin, Node, Pact, Plan, PlanTables, RuntimeFilterId, Scan, SortPlan, WorkTableId, filters_from_outside,
+    Aggregate, Common, HashJoin, Node, Pact, Plan, RuntimeFilterId, Scan, SortKey, WorkTableId, filters_from_outside,
 };
-use crate::reuse::columns::Scans;
-use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
 
 /// A table, or a LIMIT, of so many rows at most is read in order by one packet: an exchange costs more than it gains.
 const SERIAL_ROWS_MAX: usize = if cfg!(test) { 3 } else { 131_072 };
-
-/// Something with its name in EXPLAIN and its counters.
-pub struct Part<T: ?Sized> {
-    /// The thing.
-    pub part: Arc<T>,
-    /// What EXPLAIN shows.
-    pub name: String,
-    /// What it did in this run.
-    pub totals: Arc<Totals>,
-}
-
-impl<T: ?Sized> Clone for Part<T> {
-    fn clone(&self) -> Self {
-        Self { part: self.part.clone(), name: self.name.clone(), totals: self.totals.clone() }
-    }
-}
-
-impl<T: ?Sized> Part<T> {
-    fn new(part: Arc<T>, name: impl Into<String>) -> Self {
-        Self { part, name: name.into(), totals: Arc::default() }
-    }
-}
-
-/// A pipeline, not yet started.
-pub struct PipelineSpec {
-    /// The stage that serves its packets.
-    pub stage: StageId,
-    /// Where its batches come from.
-    pub source: Part<dyn Source>,
-    /// What happens to them.
-    pub operators: Vec<Part<dyn Operator>>,
-    /// Where they end: an index into [`Graph::sinks`].
-    pub sink: usize,
-    /// True if one packet must carry all rows, in order.
-    pub serial: bool,
-    /// True if several packets may, which tell the sink where in the source's order their rows belong.
-    pub in_order: bool,
-    /// True if exactly as many packets as the source says must be started (the ends of an exchange).
-    pub exact_packets: bool,
-    /// Sinks that must be complete before it starts.
-    pub after_sinks: Vec<usize>,
-    /// Pipelines that must be finished before it starts.
-    pub after_pipelines: Vec<usize>,
-    /// Pipelines that must have started before it starts.
-    pub after_started: Vec<usize>,
-}
-
-/// A sink with the stage that does its finishing work.
-#[derive(Clone)]
-pub struct SinkSpec {
-    /// The sink.
-    pub sink: Part<dyn Sink>,
-    /// The stage that serves its parts.
-    pub stage: StageId,
-}
-
-/// A join's hash table that another query may have, or want.
-pub struct TableSpec {
-    /// Asks for it, and offers it.
-    pub(crate) share: TableShare,
-    /// Where it is built: an index into [`Graph::sinks`].
-    pub sink: usize,
-    /// The pipelines that are there for it alone.
-    pub pipelines: Range<usize>,
-    /// Sinks that must be complete before any of them starts.
-    pub gates: Vec<usize>,
-}
-
-/// All pipelines of a query and how they hang together.
-pub struct Graph {
-    /// The pipelines; those that others wait for come first.
-    pub pipelines: Vec<PipelineSpec>,
-    /// The sinks.
-    pub sinks: Vec<SinkSpec>,
-    /// The hash tables that another query may have.
-    pub tables: Vec<TableSpec>,
-    /// How far the scans are.
-    pub scans: Vec<Arc<ScanProgress>>,
-    /// What the topmost aggregate gives.
-    pub groups: Option<Arc<Totals>>,
-    /// What must live as long as it: the memory of rows that are somebody else's.
-    pub held: Option<Arc<dyn Send + Sync>>,
-}
-
-impl Graph {
-    /// Opens the states of a pipeline's packets: as many as its source can use, and as may work on one pipeline.
-    ///
-    /// Fails as opening a source, an operator or a sink does.
-    pub fn open(&self, pipeline: usize, context: &QueryContext) -> Result<Vec<PipelinePacket>> {
-        let pipeline = &self.pipelines[pipeline];
-        let sink = &self.sinks[pipeline.sink].sink;
-        let useful = pipeline.source.part.packets_max();
-        let packets = match (pipeline.exact_packets, pipeline.serial) {
-            (true, _) => useful,
-            (false, true) => useful.min(1),
-            (false, false) => useful.min(context.packets),
-        };
-        let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
-        let in_order = pipeline.in_order && packets > 1;
-        let packet = |_| {
-            let source = (pipeline.source.part.open(context)?, meter(&pipeline.source.totals));
-            let operators = pipeline
-                .operators
-                .iter()
-                .map(|Part { part, totals, .. }| Ok((part.open(context)?, meter(totals))))
-                .collect::<Result<_>>()?;
-            let sink = (sink.part.open(context)?, meter(&sink.totals));
-            let packet = PipelinePacket::new(context.memory.clone(), source, operators, sink);
-            Ok(if in_order { packet.in_order() } else { packet })
-        };
-        (0..packets).map(packet).collect()
-    }
-}
-
-/// What compiling needs of the engine.
-#[derive(Clone)]
-pub struct CompileContext {
-    /// What the plan's operators are opened with.
-    pub query: QueryContext,
-    /// The tables that the plan names.
-    pub live: PlanTables,
-    /// Where scans do their I/O.
-    pub io: Io,
-    /// Where scans find what those of other queries have decoded, if they may.
-    pub(crate) scans: Option<Arc<Scans>>,
-    /// What joins share with those of other queries.
-    pub(crate) tables: Option<TableSharing>,
-    /// Batches that a producer may be ahead of its consumer.
-    pub port_credits: usize,
-    /// Which runs of a sort are merged when.
-    pub sort_plan: SortPlan,
-    /// The work tables of the recursive queries around the plan.
-    pub work_tables: HashMap<WorkTableId, Arc<WorkTable>>,
-    /// The filters of joins around the plan, which are filled.
-    pub(crate) runtime_filters: HashMap<RuntimeFilterId, Arc<RuntimeFilter>>,
-    /// Where the plan's scans count, in the order in which they are compiled, if somebody around it has a place for
-    /// that.
-    pub(crate) progress: Vec<Arc<ScanProgress>>,
-}
-
-impl CompileContext {
-    /// What a scan of the plan shares with others.
-    fn scan_sharing(&self) -> Option<ScanSharing> {
-        let scans = self.scans.clone()?;
-        Some(ScanSharing { scans, batch_rows: self.query.batch_rows })
-    }
-
-    /// Where a sort of the plan puts what does not fit in memory.
-    fn spill_to(&self) -> Option<SpillTo> {
-        let space = self.query.temp.clone()?;
-        Some(SpillTo { space, plan: self.sort_plan })
-    }
-}
 
 /// Cuts `plan` into pipelines that end in `result`.
 pub fn compile(plan: &Plan, result: Arc<dyn Sink>, context: &CompileContext) -> Result<Graph> {
@@ -309,37 +154,7 @@ impl Compiler<'_> {
         let bounded = tail.bounded.take();
         let name = plan.node.shown(&self.context.live).to_string();
         match &plan.node {
-            Node::Scan(scan) => {
-                let mut filters = Vec::new();
-                for (id, column) in &scan.runtime_filters {
-                    // A filter nobody makes filters nothing.
-                    if let Some((filter, sink)) = self.runtime_filters.get(id) {
-                        filters.push((filter.clone(), *column));
-                        tail.after_sinks.push(*sink);
-                    } else if let Some(filter) = self.context.runtime_filters.get(id) {
-                        filters.push((filter.clone(), *column));
-                    }
-                }
-                let table = self.context.live.get(scan.table)?;
-                let progress = self.context.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
-                self.graph.scans.push(progress.clone());
-                let io = self.context.io.clone();
-                let sharing = self.context.scan_sharing();
-                let bounded = bounded.map(|bounded| BoundedColumn { column: scan.columns[bounded.column], ..bounded });
-                let splits = tail.serial && self.is_split(scan, table.as_ref());
-                // Row groups of what filters leave would be small.
-                tail.orders &= scan.filters.is_empty() && filters.is_empty();
-                let mut scan = scan.clone();
-                if splits {
-                    // Which rows are the first ones is known behind the exchange.
-                    scan.limit = None;
-                }
-                let source = ScanSource::new((scan, table), filters, bounded, tail.serial, io, progress, sharing);
-                if splits {
-                    return Ok(self.scan_in_order(source, name, tail));
-                }
-                Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
-            }
+            Node::Scan(scan) => self.scan(scan, name, tail, bounded),
             Node::Values { batches } => {
                 let source = Values::new(batches, self.context.query.batch_rows);
                 Ok(vec![self.pipeline(StageId::Values, source, name, tail)])
@@ -361,19 +176,7 @@ impl Compiler<'_> {
             Node::Unnest(unnest) => self.node(&unnest.input, tail.with_by_batch(UnnestRows::new(unnest)?, name)),
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
-                let parts = sort(keys, *fetch, &plan.schema, self.context.spill_to().as_ref())?;
-                let sink = self.sink(parts.sink, &name, StageId::Sort);
-                let column = keys.first().and_then(|key| key.expression.as_column());
-                let bounded = parts.bound.zip(column);
-                let bounded = bounded.map(|(bound, column)| BoundedColumn { bound, column, arrives: true });
-                self.node(input, Tail::new(sink).bounded(bounded))?;
-                if let Some(merge) = parts.merge {
-                    let mut beside = Tail::new(self.sink(merge.sink, "Sorted", StageId::Sort));
-                    beside.after_sinks.push(sink);
-                    self.pipeline(StageId::Sort, merge.source, "Merge of spilled runs", beside);
-                }
-                tail.after_sinks.push(sink);
-                Ok(vec![self.pipeline(StageId::Sort, parts.source, "Sorted", tail)])
+                self.sort((input.as_ref(), keys.as_slice(), *fetch), &plan.schema, &name, tail)
             }
             Node::HashJoin(join) => {
                 let bounded = bounded.and_then(|BoundedColumn { bound, column, arrives }| {
@@ -386,16 +189,7 @@ impl Compiler<'_> {
                 let parts = nested_loop_join(join, &plan.schema)?;
                 self.join(parts, None, (&join.left, &join.right), name, (tail, None), |_, _| {})
             }
-            Node::Aggregate(node) => {
-                let parts = aggregate(node, &node.input.schema, &plan.schema)?;
-                let sink = self.sink(parts.sink, &name, StageId::Aggregate);
-                self.node(&node.input, Tail::new(sink))?;
-                tail.after_sinks.push(sink);
-                let groups = self.pipeline(StageId::Aggregate, parts.source, "Groups", tail);
-                // Of aggregates above each other, the upper one is the last to be cut.
-                self.graph.groups = Some(self.graph.pipelines[groups].source.totals.clone());
-                Ok(vec![groups])
-            }
+            Node::Aggregate(node) => self.aggregate(node, &plan.schema, &name, tail),
             Node::Union { inputs } => {
                 let mut feeding = Vec::new();
                 // Each input has an order of its own.
@@ -406,39 +200,11 @@ impl Compiler<'_> {
                 Ok(feeding)
             }
             Node::ScalarSubqueries { input, subqueries, results } => {
-                let fresh = ScalarSubqueryResults::new(subqueries.len());
-                let input = input.reading(results, &fresh)?;
-                let before = self.gates.len();
-                let mut sinks = Vec::new();
-                for (index, subquery) in subqueries.iter().enumerate() {
-                    let sink = ScalarSink::new(subquery.schema.clone(), fresh.clone(), results.clone(), index);
-                    let sink = self.sink(sink, format!("Scalar {index}"), StageId::Exchange);
-                    self.node(subquery, Tail::new(sink))?;
-                    sinks.push(sink);
-                }
-                self.gates.extend(sinks);
-                let feeding = self.node(&input, tail);
-                self.gates.truncate(before);
-                feeding
+                self.scalar_subqueries(input, subqueries, results, tail)
             }
-            Node::Exchange { input, pact, consumers } => {
-                let consumers = if tail.serial { 1 } else { *consumers };
-                let exchange = Exchange::ahead(pact.clone(), consumers, self.context.port_credits);
-                let sink = self.sink(exchange.clone(), &name, StageId::Exchange);
-                let mut below = Tail::new(sink);
-                below.serial = tail.serial && !matches!(pact, Pact::Merge(_));
-                let producers = self.node(input, below)?;
-                let consumer = self.pipeline(StageId::Exchange, exchange, format!("From exchange {pact}"), tail);
-                let spec = &mut self.graph.pipelines[consumer];
-                spec.after_started = producers;
-                spec.exact_packets = true;
-                Ok(vec![consumer])
-            }
+            Node::Exchange { input, pact, consumers } => self.exchange(input, pact, *consumers, &name, tail),
             Node::Window(window) => {
-                let exchange = Exchange::ahead(Pact::Gather, 1, self.context.port_credits);
-                let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
-                let sink = self.sink(exchange, format!("Input of {name}"), StageId::Exchange);
-                self.node(&window.input, Tail::new(sink))?;
+                let receiver = self.gathered(&window.input, format!("Input of {name}"))?;
                 let source = WindowSource::new(window, &plan.schema, receiver)?;
                 Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
             }
@@ -450,38 +216,13 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Exchange, written, "Written", tail)])
             }
             Node::Recursive(query) => {
-                let exchange = Exchange::ahead(Pact::Gather, 1, self.context.port_credits);
-                let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
-                let sink = self.sink(exchange, format!("Base of {name}"), StageId::Exchange);
-                self.node(&query.base, Tail::new(sink))?;
-                let plans = NestedRuns::new(self.context);
+                let receiver = self.gathered(&query.base, format!("Base of {name}"))?;
+                let plans = NestedRuns::new(self.context, compile);
                 let source = RecursiveSource::new(query, &plan.schema, receiver, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
-            Node::FragmentWise { input, fragments } => {
-                let mut context = self.context.clone();
-                for id in filters_from_outside(input) {
-                    if let Some((filter, sink)) = self.runtime_filters.get(&id) {
-                        context.runtime_filters.insert(id, filter.clone());
-                        tail.after_sinks.push(*sink);
-                    }
-                }
-                // All fragments count together.
-                context.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
-                self.graph.scans.extend(context.progress.iter().cloned());
-                let plans = NestedRuns::new(&context);
-                let source = FragmentWiseSource::new(input.as_ref().clone(), *fragments, Box::new(plans));
-                Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
-            }
-            Node::Common(common) => {
-                for part in &common.parts {
-                    let rows = CommonRows::new(part.places, common.parts.len());
-                    let sink = self.sink(rows.clone(), format!("Part {}", part.table.0), StageId::Exchange);
-                    self.node(&part.plan, Tail::new(sink))?;
-                    self.common.insert(part.table, (rows, sink));
-                }
-                self.node(&common.input, tail)
-            }
+            Node::FragmentWise { input, fragments } => self.fragment_wise(input, *fragments, name, tail),
+            Node::Common(common) => self.common_parts(common, tail),
             Node::WorkTable(table) if self.common.contains_key(&table.table) => {
                 let (rows, sink) = &self.common[&table.table];
                 tail.after_sinks.push(*sink);
@@ -498,6 +239,149 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Incoming, source, name, tail)])
             }
         }
+    }
+
+    fn scan(
+        &mut self,
+        scan: &Scan,
+        name: String,
+        mut tail: Tail,
+        bounded: Option<BoundedColumn>,
+    ) -> Result<Vec<usize>> {
+        let mut filters = Vec::new();
+        for (id, column) in &scan.runtime_filters {
+            // A filter nobody makes filters nothing.
+            if let Some((filter, sink)) = self.runtime_filters.get(id) {
+                filters.push((filter.clone(), *column));
+                tail.after_sinks.push(*sink);
+            } else if let Some(filter) = self.context.runtime_filters.get(id) {
+                filters.push((filter.clone(), *column));
+            }
+        }
+        let table = self.context.live.get(scan.table)?;
+        let progress = self.context.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
+        self.graph.scans.push(progress.clone());
+        let io = self.context.io.clone();
+        let sharing = self.context.scan_sharing();
+        let bounded = bounded.map(|bounded| BoundedColumn { column: scan.columns[bounded.column], ..bounded });
+        let splits = tail.serial && self.is_split(scan, table.as_ref());
+        // Row groups of what filters leave would be small.
+        tail.orders &= scan.filters.is_empty() && filters.is_empty();
+        let mut scan = scan.clone();
+        if splits {
+            // Which rows are the first ones is known behind the exchange.
+            scan.limit = None;
+        }
+        let source = ScanSource::new((scan, table), filters, bounded, tail.serial, io, progress, sharing);
+        if splits {
+            return Ok(self.scan_in_order(source, name, tail));
+        }
+        Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
+    }
+
+    fn sort(
+        &mut self,
+        (input, keys, fetch): (&Plan, &[SortKey], Option<usize>),
+        schema: &SchemaRef,
+        name: &str,
+        mut tail: Tail,
+    ) -> Result<Vec<usize>> {
+        let parts = sort(keys, fetch, schema, self.context.spill_to().as_ref())?;
+        let sink = self.sink(parts.sink, name, StageId::Sort);
+        let column = keys.first().and_then(|key| key.expression.as_column());
+        let bounded = parts.bound.zip(column);
+        let bounded = bounded.map(|(bound, column)| BoundedColumn { bound, column, arrives: true });
+        self.node(input, Tail::new(sink).bounded(bounded))?;
+        if let Some(merge) = parts.merge {
+            let mut beside = Tail::new(self.sink(merge.sink, "Sorted", StageId::Sort));
+            beside.after_sinks.push(sink);
+            self.pipeline(StageId::Sort, merge.source, "Merge of spilled runs", beside);
+        }
+        tail.after_sinks.push(sink);
+        Ok(vec![self.pipeline(StageId::Sort, parts.source, "Sorted", tail)])
+    }
+
+    fn scalar_subqueries(
+        &mut self,
+        input: &Plan,
+        subqueries: &[Plan],
+        results: &ScalarSubqueryResults,
+        tail: Tail,
+    ) -> Result<Vec<usize>> {
+        let fresh = ScalarSubqueryResults::new(subqueries.len());
+        let input = input.reading(results, &fresh)?;
+        let before = self.gates.len();
+        let mut sinks = Vec::new();
+        for (index, subquery) in subqueries.iter().enumerate() {
+            let sink = ScalarSink::new(subquery.schema.clone(), fresh.clone(), results.clone(), index);
+            let sink = self.sink(sink, format!("Scalar {index}"), StageId::Exchange);
+            self.node(subquery, Tail::new(sink))?;
+            sinks.push(sink);
+        }
+        self.gates.extend(sinks);
+        let feeding = self.node(&input, tail);
+        self.gates.truncate(before);
+        feeding
+    }
+
+    fn exchange(&mut self, input: &Plan, pact: &Pact, consumers: usize, name: &str, tail: Tail) -> Result<Vec<usize>> {
+        let consumers = if tail.serial { 1 } else { consumers };
+        let exchange = Exchange::ahead(pact.clone(), consumers, self.context.port_credits);
+        let sink = self.sink(exchange.clone(), name, StageId::Exchange);
+        let mut below = Tail::new(sink);
+        below.serial = tail.serial && !matches!(pact, Pact::Merge(_));
+        let producers = self.node(input, below)?;
+        let consumer = self.pipeline(StageId::Exchange, exchange, format!("From exchange {pact}"), tail);
+        let spec = &mut self.graph.pipelines[consumer];
+        spec.after_started = producers;
+        spec.exact_packets = true;
+        Ok(vec![consumer])
+    }
+
+    /// The rows of a plan, brought together for one packet.
+    fn gathered(&mut self, input: &Plan, name: String) -> Result<Receiver> {
+        let exchange = Exchange::ahead(Pact::Gather, 1, self.context.port_credits);
+        let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
+        let sink = self.sink(exchange, name, StageId::Exchange);
+        self.node(input, Tail::new(sink))?;
+        Ok(receiver)
+    }
+
+    fn fragment_wise(&mut self, input: &Plan, fragments: usize, name: String, mut tail: Tail) -> Result<Vec<usize>> {
+        let mut context = self.context.clone();
+        for id in filters_from_outside(input) {
+            if let Some((filter, sink)) = self.runtime_filters.get(&id) {
+                context.runtime_filters.insert(id, filter.clone());
+                tail.after_sinks.push(*sink);
+            }
+        }
+        // All fragments count together.
+        context.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
+        self.graph.scans.extend(context.progress.iter().cloned());
+        let plans = NestedRuns::new(&context, compile);
+        let source = FragmentWiseSource::new(input.clone(), fragments, Box::new(plans));
+        Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
+    }
+
+    fn common_parts(&mut self, common: &Common, tail: Tail) -> Result<Vec<usize>> {
+        for part in &common.parts {
+            let rows = CommonRows::new(part.places, common.parts.len());
+            let sink = self.sink(rows.clone(), format!("Part {}", part.table.0), StageId::Exchange);
+            self.node(&part.plan, Tail::new(sink))?;
+            self.common.insert(part.table, (rows, sink));
+        }
+        self.node(&common.input, tail)
+    }
+
+    fn aggregate(&mut self, node: &Aggregate, schema: &SchemaRef, name: &str, mut tail: Tail) -> Result<Vec<usize>> {
+        let parts = aggregate(node, &node.input.schema, schema)?;
+        let sink = self.sink(parts.sink, name, StageId::Aggregate);
+        self.node(&node.input, Tail::new(sink))?;
+        tail.after_sinks.push(sink);
+        let groups = self.pipeline(StageId::Aggregate, parts.source, "Groups", tail);
+        // Of aggregates above each other, the upper one is the last to be cut.
+        self.graph.groups = Some(self.graph.pipelines[groups].source.totals.clone());
+        Ok(vec![groups])
     }
 
     /// Whether several packets read a scan whose order matters.
@@ -576,62 +460,5 @@ impl Compiler<'_> {
             feeding.push(rest);
         }
         Ok(feeding)
-    }
-}
-
-impl TableSpec {
-    /// Whether another one is a part of this one's part of the plan.
-    pub fn encloses(&self, other: &Self) -> bool {
-        self.sink != other.sink
-            && self.pipelines.start <= other.pipelines.start
-            && other.pipelines.end <= self.pipelines.end
-    }
-}
-
-impl Graph {
-    /// Packets that wait until others of the query have gone on, and for nothing else.
-    pub(crate) fn held_back(&self) -> usize {
-        let at_sinks = self.sinks.iter().map(|sink| sink.sink.part.held_back());
-        at_sinks.chain(self.pipelines.iter().map(|pipeline| pipeline.source.part.held_back())).sum()
-    }
-
-    /// What EXPLAIN says of the hash tables that may be shared.
-    pub(crate) fn tables_text(&self) -> String {
-        if self.tables.is_empty() {
-            return String::new();
-        }
-        let here = self.tables.iter().filter(|table| table.share.is_here()).count();
-        let here = if here > 0 { format!(", of which {here} are there") } else { String::new() };
-        format!("; hash tables of {} joins, with joins of equal build sides{here}", self.tables.len())
-    }
-}
-
-impl fmt::Display for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, pipeline) in self.pipelines.iter().enumerate() {
-            let packets = match (pipeline.serial, pipeline.in_order) {
-                (true, _) => "one packet, in order",
-                (false, true) => "parallel, in order",
-                (false, false) => "parallel",
-            };
-            write!(f, "Pipeline {index}: stage {}, {packets}", pipeline.stage.name())?;
-            let mut after: Vec<usize> = pipeline.after_pipelines.clone();
-            for sink in &pipeline.after_sinks {
-                after.extend((0..self.pipelines.len()).filter(|&other| self.pipelines[other].sink == *sink));
-            }
-            after.sort_unstable();
-            after.dedup();
-            if !after.is_empty() {
-                let after: Vec<String> = after.iter().map(ToString::to_string).collect();
-                write!(f, ", after {}", after.join(", "))?;
-            }
-            writeln!(f)?;
-            writeln!(f, "  {}", pipeline.source.name)?;
-            for operator in &pipeline.operators {
-                writeln!(f, "  {}", operator.name)?;
-            }
-            writeln!(f, "  => {}", self.sinks[pipeline.sink].sink.name)?;
-        }
-        Ok(())
     }
 }

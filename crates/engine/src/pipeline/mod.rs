@@ -15,10 +15,14 @@
 //! * One call works on one batch, or as much, so that a packet can stop at the end of its quantum.
 
 mod compile;
+mod context;
+mod graph;
 mod nested;
 mod progress;
 mod run;
 
-pub use compile::{CompileContext, Graph, Part, PipelineSpec, SinkSpec, TableSpec, compile};
+pub use compile::compile;
+pub use context::CompileContext;
+pub use graph::{Graph, Part, PipelineSpec, SinkSpec, TableSpec};
 pub(crate) use progress::{GraphProgress, room_bytes};
 pub use run::PipelinePacket;

@@ -12,11 +12,13 @@ use std::task::{Poll, Waker};
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
 
+use super::context::CompileContext;
+use super::graph::Graph;
 use super::progress::{GraphProgress, room_bytes};
-use super::{CompileContext, Graph, PipelinePacket, compile};
+use super::run::PipelinePacket;
 use crate::exchange::Exchange;
 use crate::exchange::port::Receiver;
-use crate::flow::{Pull, QueryContext, SourceState};
+use crate::flow::{Pull, QueryContext, Sink, SourceState};
 use crate::operators::recursive::{NestedPlans, WorkTable};
 use crate::plan::{Pact, Plan, WorkTableId};
 use crate::stages::{Quantum, Step};
@@ -24,13 +26,19 @@ use crate::stages::{Quantum, Step};
 /// How often a packet may look at the time before the next one has its turn: some batches.
 const TURN_LOOKS: u64 = 32;
 
+/// Cuts a plan into pipelines that end in a sink, as `compile` does, which stands above this module.
+type Compile = fn(&Plan, Arc<dyn Sink>, &CompileContext) -> Result<Graph>;
+
 /// Starts nested runs, with what is around the plan that they are in.
-pub(super) struct NestedRuns(CompileContext);
+pub(super) struct NestedRuns {
+    context: CompileContext,
+    compile: Compile,
+}
 
 impl NestedRuns {
-    pub fn new(context: &CompileContext) -> Self {
+    pub fn new(context: &CompileContext, compile: Compile) -> Self {
         // A round is run inside of a packet, which waits for nobody.
-        Self(CompileContext { tables: None, ..context.clone() })
+        Self { context: CompileContext { tables: None, ..context.clone() }, compile }
     }
 }
 
@@ -41,10 +49,10 @@ impl NestedPlans for NestedRuns {
         tables: Vec<(WorkTableId, Arc<WorkTable>)>,
         context: &QueryContext,
     ) -> Result<Box<dyn SourceState>> {
-        let mut own = self.0.clone();
+        let mut own = self.context.clone();
         own.query = QueryContext { packets: 1, ..context.clone() };
         own.work_tables.extend(tables);
-        Ok(Box::new(NestedRun::new(plan, own)?))
+        Ok(Box::new(NestedRun::new(plan, own, self.compile)?))
     }
 }
 
@@ -62,7 +70,7 @@ struct NestedRun {
 
 impl NestedRun {
     /// Makes a plan ready to be pulled from.
-    fn new(plan: &Plan, context: CompileContext) -> Result<Self> {
+    fn new(plan: &Plan, context: CompileContext, compile: Compile) -> Result<Self> {
         let end = Exchange::ahead(Pact::Gather, 1, context.port_credits);
         let output = end.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
         let graph = compile(plan, end, &context)?;

@@ -32,7 +32,7 @@
 
 use diligence_memory::QueryMemory;
 
-use super::compile::{Graph, PipelineSpec};
+use super::graph::{Graph, PipelineSpec};
 use crate::flow::QueryContext;
 use crate::stages::StageId;
 
@@ -306,7 +306,7 @@ mod tests {
 
     use super::*;
     use crate::flow::{Sink, SinkState, Source, SourceState};
-    use crate::pipeline::compile::{Part, SinkSpec};
+    use crate::pipeline::graph::{Part, SinkSpec};
 
     struct Nothing;
 

@@ -11,6 +11,7 @@
 
 pub(crate) mod columns;
 mod info;
+mod lendable;
 pub(crate) mod retained;
 mod rows;
 pub(crate) mod tables;

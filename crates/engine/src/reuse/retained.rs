@@ -24,7 +24,7 @@ use diligence_base::limits::RETAINED_STATES_MAX;
 use diligence_base::seams::Clock;
 use diligence_memory::{Broker, QueryMemory, Reclaim};
 
-use super::tables::Lendable;
+use super::lendable::Lendable;
 use super::{BuildInfo, SharedRows, SharingInfo};
 use crate::matching::merge::Portion;
 use crate::matching::shape::Shape;

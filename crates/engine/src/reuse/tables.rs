@@ -20,7 +20,6 @@
 //!   each reader for itself.
 //! * No lock is held while a table is lent or dropped, or somebody is woken.
 
-use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -28,11 +27,12 @@ use std::task::Waker;
 
 use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX};
 use diligence_base::seams::Clock;
-use diligence_memory::{Broker, QueryMemory};
+use diligence_memory::Broker;
 
+pub(crate) use super::lendable::{Lendable, Lent};
 use super::retained::{Asset, Kept, Query, Retained};
 use super::{BuildInfo, SharingInfo};
-use crate::matching::cut;
+use crate::matching::parts;
 use crate::matching::signature::Signature;
 use crate::options::{QueryOptions, SharingMode};
 use crate::plan::{HashJoin, estimates};
@@ -55,30 +55,6 @@ const LENT_NAME: &str = "Shared tables";
 
 /// How long a table that did not fit counts as one that does not: memory may have been short for a moment only.
 const OUTGROWN_NS: u64 = 60_000_000_000;
-
-/// A complete table as it is lent. What is in it is known to the operator that made it, and to those like it.
-pub(crate) trait Lendable: Any + Send + Sync {
-    /// Bytes that it is counted with.
-    fn bytes(&self) -> usize;
-    /// Nanoseconds of work in which it was built.
-    fn cost_ns(&self) -> u64;
-    /// Whether it is on its way to temp space.
-    fn is_leaving(&self) -> bool;
-    /// Has another account count it, if it has at most so many bytes: from now on it stays in memory as long as anybody
-    /// reads it.
-    fn lend(&self, memory: &QueryMemory, operator: &'static str, bytes_max: usize) -> Lent;
-}
-
-/// Whether a table is lent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lent {
-    /// Not: it is on its way to temp space, or too large.
-    No,
-    /// From now on.
-    Now,
-    /// It was already.
-    Before,
-}
 
 /// All tables that are or may be shared.
 pub(crate) struct Tables {
@@ -409,7 +385,7 @@ impl TableSharing {
     /// it would save little, be too large, or cannot be compared.
     pub fn wish(&self, join: &HashJoin, keeps: &impl fmt::Debug) -> Option<TableWish> {
         let rows_min = self.options.sharing_rows_min;
-        if cut::rows_touched(&join.left, rows_min) < rows_min {
+        if parts::rows_touched(&join.left, rows_min) < rows_min {
             return None;
         }
         let row_bytes = estimates::row_bytes(&join.left.schema) + estimates::HASH_ROW_BYTES;

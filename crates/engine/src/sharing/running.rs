@@ -29,8 +29,9 @@ use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader, Reading};
 use super::spool::{Built, Spool};
 use super::{SharingKey, SharingOffer};
 use crate::launcher::{Launcher, Listed};
-use crate::matching::cut::{self, Alone, Wish};
+use crate::matching::cut::{Alone, Wish};
 use crate::matching::merge::{self, Portion, Way};
+use crate::matching::parts;
 use crate::matching::shape::{Shape, Shapes};
 use crate::matching::subsumption::Residual;
 use crate::operators::result::ResultSink;
@@ -173,7 +174,7 @@ impl RunningPlan {
         }
         let cut_plan = wish.plan.as_deref().unwrap_or(plan);
         let more = Shapes::of(plan, wish, options).wanted.iter().find_map(|(depth, wanted)| {
-            let rows_max = cut::rows_touched(cut::part_below(cut_plan, *depth)?, usize::MAX);
+            let rows_max = parts::rows_touched(parts::part_below(cut_plan, *depth)?, usize::MAX);
             self.retained.more(wanted, rows_max)
         });
         match more {
@@ -453,7 +454,7 @@ impl RunningPlan {
 
     fn try_start(&self, job: Job) -> Result<()> {
         let Job { build, plan, options, depth, queries, way } = job;
-        let part = cut::part_below(&plan, depth).ok_or_else(|| Error::bug("a plan is cut where it has no part"))?;
+        let part = parts::part_below(&plan, depth).ok_or_else(|| Error::bug("a plan is cut where it has no part"))?;
         let part = match way {
             None => part.clone(),
             Some(way) => merge::merged(way, part, &queries)?,
@@ -462,7 +463,13 @@ impl RunningPlan {
         let context = launcher.context(build, &part, &options);
         let bytes_max = SHARED_STATE_BYTES_MAX.min(launcher.broker.budget_bytes() / SHARED_STATE_BUDGET_PART);
         let memory = context.memory.reservation("Shared state");
-        let spool = Spool::new(build, self.me.clone(), part.schema.clone(), bytes_max, memory);
+        let me = self.me.clone();
+        let on_built = Box::new(move |built| {
+            if let Some(running) = me.upgrade() {
+                running.built(build, built);
+            }
+        });
+        let spool = Spool::new(on_built, part.schema.clone(), bytes_max, memory);
         let graph = launcher.compile(&part, spool.clone(), &context, &options)?;
         let run = launcher.create(context, build, &options, spool, Listed::No, Box::new(|_| {}));
         if self.books.lock().launched(build, &run, graph.groups.clone()) {
@@ -481,8 +488,8 @@ impl RunningPlan {
 
     /// A state that has what a reader wants below a depth, and more.
     fn find_more(&self, reader: &Reader, depth: usize, wanted: &Shape) -> Option<(Hit, Residual)> {
-        let part = cut::part_below(&reader.plan, depth)?;
-        self.retained.find_more(wanted, cut::rows_touched(part, usize::MAX))
+        let part = parts::part_below(&reader.plan, depth)?;
+        self.retained.find_more(wanted, parts::rows_touched(part, usize::MAX))
     }
 
     /// Runs what a reader has above a depth over what is made of such a state.
@@ -504,9 +511,9 @@ impl RunningPlan {
     ) {
         let bit = portion.map(|portion| portion.bit);
         self.launch(reader, Some(state.clone()), || {
-            let part = cut::part_below(&reader.plan, depth).ok_or_else(|| Error::bug("a reader without a part"))?;
+            let part = parts::part_below(&reader.plan, depth).ok_or_else(|| Error::bug("a reader without a part"))?;
             let part = residual.plan(part, wanted, bit, state.schema.clone(), state.batches.clone())?;
-            Ok(cut::with_part(&reader.plan, depth, part))
+            Ok(parts::with_part(&reader.plan, depth, part))
         });
     }
 
@@ -527,7 +534,7 @@ impl RunningPlan {
             };
         }
         self.launch(reader, Some(state.clone()), || {
-            let part = cut::part_below(&reader.plan, reader.depth);
+            let part = parts::part_below(&reader.plan, reader.depth);
             let part = part.ok_or_else(|| Error::bug("a reader without a part"))?;
             let part = match portion {
                 Some(portion) => merge::own_part(part, portion, state.schema.clone(), state.batches.clone())?,
@@ -538,7 +545,7 @@ impl RunningPlan {
                     ordered: part.ordered,
                 },
             };
-            Ok(cut::with_part(&reader.plan, reader.depth, part))
+            Ok(parts::with_part(&reader.plan, reader.depth, part))
         });
     }
 
@@ -554,7 +561,7 @@ impl RunningPlan {
         let graph = catch(|| {
             let plan = plan()?;
             // What reads nothing but a state needs a few times as much as that has.
-            if let Some(state) = state.as_ref().filter(|_| !cut::reads_tables(&plan)) {
+            if let Some(state) = state.as_ref().filter(|_| !parts::reads_tables(&plan)) {
                 run.need_little(READER_GRANT_BYTES + READER_GRANT_STATES * state.bytes());
             }
             self.launcher.compile(&plan, result.clone(), run.context(), options)

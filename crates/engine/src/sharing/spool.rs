@@ -1,16 +1,14 @@
 //! The end of a shared run: its rows are kept, for readers that start when it has ended.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
-use super::running::RunningPlan;
 use crate::batch::{Batch, bytes_needed, compacted};
 use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use crate::operators::result::Outcome;
@@ -25,10 +23,12 @@ pub(crate) enum Built {
     Failed(Error),
 }
 
+/// Is told how a run ended.
+type OnBuilt = Box<dyn Fn(Built) + Send + Sync>;
+
 /// The sink.
 pub(crate) struct Spool {
-    build: QueryId,
-    running: Weak<RunningPlan>,
+    on_built: OnBuilt,
     kept: Arc<KeptRows>,
 }
 
@@ -44,16 +44,11 @@ struct SpooledRows {
 }
 
 impl Spool {
-    /// A sink for rows of this schema, and at most so many bytes of them, which are counted in `memory`.
-    pub fn new(
-        build: QueryId,
-        running: Weak<RunningPlan>,
-        schema: SchemaRef,
-        bytes_max: usize,
-        memory: Reservation,
-    ) -> Arc<Self> {
+    /// A sink for rows of this schema, and at most so many bytes of them, which are counted in `memory`. When its run
+    /// ends, it tells `on_built`.
+    pub fn new(on_built: OnBuilt, schema: SchemaRef, bytes_max: usize, memory: Reservation) -> Arc<Self> {
         let rows = Mutex::new(Some(SpooledRows { batches: Vec::new(), memory }));
-        Arc::new(Self { build, running, kept: Arc::new(KeptRows { schema, bytes_max, rows }) })
+        Arc::new(Self { on_built, kept: Arc::new(KeptRows { schema, bytes_max, rows }) })
     }
 }
 
@@ -67,9 +62,7 @@ impl Outcome for Spool {
                 Built::State(Arc::new(SharedRows::new(self.kept.schema.clone(), batches, memory)))
             }
         };
-        if let Some(running) = self.running.upgrade() {
-            running.built(self.build, built);
-        }
+        (self.on_built)(built);
     }
 }
 

@@ -13,7 +13,6 @@ use diligence_base::units::display_bytes;
 
 use super::Broker;
 use super::reclaim::{AtRest, Giving, Reclaim};
-use super::reservation::Reservation;
 
 /// Who in a query has it.
 static HOLDERS: Latch = Latch::new("memory holders");
@@ -368,18 +367,8 @@ impl fmt::Debug for QueryMemory {
 }
 
 impl QueryMemory {
-    /// An empty firm reservation for an operator; the name appears in the error when the budget is short.
-    pub fn reservation(&self, operator: &'static str) -> Reservation {
-        Reservation::new(self.0.clone(), self.0.holder(operator, Kind::Firm))
-    }
-
-    /// An empty reservation for what its operator can spill: it must heed [`Reservation::is_asked`] before every batch.
-    pub fn revocable(&self, operator: &'static str) -> Reservation {
-        Reservation::new(self.0.clone(), self.0.holder(operator, Kind::Revocable))
-    }
-
-    /// Notes a state at rest, whose bytes are reserved with [`Reservation::rest`]: when memory is short, it is asked to
-    /// give back, as long as somebody keeps it.
+    /// Notes a state at rest, whose bytes are reserved with [`Reservation::rest`](super::Reservation::rest): when
+    /// memory is short, it is asked to give back, as long as somebody keeps it.
     pub fn keep_at_rest(&self, state: &Arc<dyn Reclaim>) {
         self.0.at_rest.keep(state);
     }

@@ -23,8 +23,20 @@ pub struct Reservation {
     bytes: usize,
 }
 
+impl QueryMemory {
+    /// An empty firm reservation for an operator; the name appears in the error when the budget is short.
+    pub fn reservation(&self, operator: &'static str) -> Reservation {
+        Reservation::new(self.0.clone(), self.0.holder(operator, Kind::Firm))
+    }
+
+    /// An empty reservation for what its operator can spill: it must heed [`Reservation::is_asked`] before every batch.
+    pub fn revocable(&self, operator: &'static str) -> Reservation {
+        Reservation::new(self.0.clone(), self.0.holder(operator, Kind::Revocable))
+    }
+}
+
 impl Reservation {
-    pub(super) fn new(account: Arc<Account>, holder: Arc<Holder>) -> Self {
+    fn new(account: Arc<Account>, holder: Arc<Holder>) -> Self {
         Self { account, holder, bytes: 0 }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, StringViewArray};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -51,10 +51,13 @@ fn batch(columns: Vec<(&str, Told)>) -> Result<RecordBatch> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(from_arrow)
 }
 
+/// A file: its name, its length, its footer, and the columns that it says.
+type OpenedFile = (String, u64, Arc<ParquetMetaData>, SchemaRef);
+
 /// A table about the Parquet files of these locations. Fails with kind `File` if one cannot be read.
 pub fn about_parquet(locations: &[String], about: ParquetAbout, disk: &Arc<dyn Disk>) -> Result<RecordBatch> {
     let options = OpenOptions { format: Some(Format::Parquet), ..OpenOptions::default() };
-    let mut files = Vec::new();
+    let mut files: Vec<OpenedFile> = Vec::new();
     for location in locations {
         let sources = locate(location, &options, disk)?.sources;
         let read = footers(&sources)?;
@@ -113,62 +116,65 @@ pub fn about_parquet(locations: &[String], about: ParquetAbout, disk: &Arc<dyn D
                 ("logical_type", text(&|element| element.logical.clone())),
             ])
         }
-        ParquetAbout::Chunks => {
-            let mut chunks = Vec::new();
-            for (name, _, metadata, schema) in &files {
-                for column in 0..metadata.file_metadata().schema_descr().num_columns() {
-                    let bounds = bounds(metadata, schema, column);
-                    for group in 0..metadata.num_row_groups() {
-                        let (least, greatest) = bounds.get(group).cloned().unwrap_or_default();
-                        chunks.push((name, metadata, group, column, least, greatest));
-                    }
-                }
+        ParquetAbout::Chunks => about_chunks(&files),
+    }
+}
+
+/// A row for each column chunk.
+fn about_chunks(files: &[OpenedFile]) -> Result<RecordBatch> {
+    let mut chunks = Vec::new();
+    for (name, _, metadata, schema) in files {
+        for column in 0..metadata.file_metadata().schema_descr().num_columns() {
+            let bounds = bounds(metadata, schema, column);
+            for group in 0..metadata.num_row_groups() {
+                let (least, greatest) = bounds.get(group).cloned().unwrap_or_default();
+                chunks.push((name, metadata, group, column, least, greatest));
             }
-            chunks.sort_by(|a, b| (a.0, a.2, a.3).cmp(&(b.0, b.2, b.3)));
-            let text = |of: &dyn Fn(usize) -> Option<String>| Told::Text((0..chunks.len()).map(of).collect());
-            let count = |of: &dyn Fn(usize) -> Option<i64>| Told::Count((0..chunks.len()).map(of).collect());
-            let group = |at: usize| chunks[at].1.row_group(chunks[at].2);
-            let chunk = |at: usize| group(at).column(chunks[at].3);
-            let distinct = |at: usize| Some(chunk(at).statistics()?.distinct_count_opt()? as i64);
-            batch(vec![
-                ("file_name", text(&|at| Some(chunks[at].0.clone()))),
-                ("row_group_id", count(&|at| Some(chunks[at].2 as i64))),
-                ("row_group_num_rows", count(&|at| Some(group(at).num_rows()))),
-                ("row_group_num_columns", count(&|at| Some(group(at).num_columns() as i64))),
-                ("row_group_bytes", count(&|at| Some(group(at).total_byte_size()))),
-                ("column_id", count(&|at| Some(chunks[at].3 as i64))),
-                ("file_offset", count(&|at| Some(chunk(at).file_offset()))),
-                ("num_values", count(&|at| Some(chunk(at).num_values()))),
-                ("path_in_schema", text(&|at| Some(chunk(at).column_path().parts().join(", ")))),
-                ("type", text(&|at| Some(chunk(at).column_type().to_string()))),
-                ("stats_min", text(&|at| chunks[at].4.clone())),
-                ("stats_max", text(&|at| chunks[at].5.clone())),
-                ("stats_null_count", count(&|at| Some(chunk(at).statistics()?.null_count_opt()? as i64))),
-                ("stats_distinct_count", count(&distinct)),
-                ("stats_min_value", text(&|at| chunks[at].4.clone())),
-                ("stats_max_value", text(&|at| chunks[at].5.clone())),
-                (
-                    "compression",
-                    text(&|at| {
-                        let named = chunk(at).compression().to_string();
-                        Some(named.split('(').next().unwrap_or_default().to_owned())
-                    }),
-                ),
-                (
-                    "encodings",
-                    text(&|at| {
-                        let names = chunk(at).encodings().map(|encoding| encoding.to_string()).collect::<Vec<_>>();
-                        Some(names.join(", "))
-                    }),
-                ),
-                ("index_page_offset", count(&|at| chunk(at).index_page_offset())),
-                ("dictionary_page_offset", count(&|at| chunk(at).dictionary_page_offset())),
-                ("data_page_offset", count(&|at| Some(chunk(at).data_page_offset()))),
-                ("total_compressed_size", count(&|at| Some(chunk(at).compressed_size()))),
-                ("total_uncompressed_size", count(&|at| Some(chunk(at).uncompressed_size()))),
-            ])
         }
     }
+    chunks.sort_by(|a, b| (a.0, a.2, a.3).cmp(&(b.0, b.2, b.3)));
+    let text = |of: &dyn Fn(usize) -> Option<String>| Told::Text((0..chunks.len()).map(of).collect());
+    let count = |of: &dyn Fn(usize) -> Option<i64>| Told::Count((0..chunks.len()).map(of).collect());
+    let group = |at: usize| chunks[at].1.row_group(chunks[at].2);
+    let chunk = |at: usize| group(at).column(chunks[at].3);
+    let distinct = |at: usize| Some(chunk(at).statistics()?.distinct_count_opt()? as i64);
+    batch(vec![
+        ("file_name", text(&|at| Some(chunks[at].0.clone()))),
+        ("row_group_id", count(&|at| Some(chunks[at].2 as i64))),
+        ("row_group_num_rows", count(&|at| Some(group(at).num_rows()))),
+        ("row_group_num_columns", count(&|at| Some(group(at).num_columns() as i64))),
+        ("row_group_bytes", count(&|at| Some(group(at).total_byte_size()))),
+        ("column_id", count(&|at| Some(chunks[at].3 as i64))),
+        ("file_offset", count(&|at| Some(chunk(at).file_offset()))),
+        ("num_values", count(&|at| Some(chunk(at).num_values()))),
+        ("path_in_schema", text(&|at| Some(chunk(at).column_path().parts().join(", ")))),
+        ("type", text(&|at| Some(chunk(at).column_type().to_string()))),
+        ("stats_min", text(&|at| chunks[at].4.clone())),
+        ("stats_max", text(&|at| chunks[at].5.clone())),
+        ("stats_null_count", count(&|at| Some(chunk(at).statistics()?.null_count_opt()? as i64))),
+        ("stats_distinct_count", count(&distinct)),
+        ("stats_min_value", text(&|at| chunks[at].4.clone())),
+        ("stats_max_value", text(&|at| chunks[at].5.clone())),
+        (
+            "compression",
+            text(&|at| {
+                let named = chunk(at).compression().to_string();
+                Some(named.split('(').next().unwrap_or_default().to_owned())
+            }),
+        ),
+        (
+            "encodings",
+            text(&|at| {
+                let names = chunk(at).encodings().map(|encoding| encoding.to_string()).collect::<Vec<_>>();
+                Some(names.join(", "))
+            }),
+        ),
+        ("index_page_offset", count(&|at| chunk(at).index_page_offset())),
+        ("dictionary_page_offset", count(&|at| chunk(at).dictionary_page_offset())),
+        ("data_page_offset", count(&|at| Some(chunk(at).data_page_offset()))),
+        ("total_compressed_size", count(&|at| Some(chunk(at).compressed_size()))),
+        ("total_uncompressed_size", count(&|at| Some(chunk(at).uncompressed_size()))),
+    ])
 }
 
 /// The least and greatest values of a column in each row group, as texts where the footer has them.

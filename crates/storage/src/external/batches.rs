@@ -5,7 +5,7 @@ use arrow::buffer::BooleanBuffer;
 use diligence_base::{Error, Result};
 
 use super::selection::filter_array;
-use super::sieve::Windows;
+use super::sieve::{Windows, columns_of};
 use crate::{DecodeRequest, SharedItem};
 
 /// Decodes batch after batch.
@@ -55,15 +55,6 @@ impl<S: BatchSource> Windows for BatchWindows<S> {
             Some(selected) => filter_array(&window, selected),
         }
     }
-}
-
-/// The columns that a request looks at: wanted ones and the filters' ones, each once, ascending.
-pub(crate) fn columns_of(request: &DecodeRequest) -> Vec<usize> {
-    let mut columns = request.columns.clone();
-    columns.extend(request.filters.iter().flat_map(|filter| filter.columns()));
-    columns.sort_unstable();
-    columns.dedup();
-    columns
 }
 
 /// Of these columns, those that are not decoded already.

@@ -22,13 +22,13 @@ use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, Result};
 
-use super::batches::{BatchSource, BatchWindows, columns_of};
+use super::batches::{BatchSource, BatchWindows};
+use super::file_scan::FileScan;
 use super::nested::with_nulls_below;
 use super::options::Format;
 use super::schema::{Merged, conform_column, logical_schema, merge, nulls};
-use super::sieve::Sieve;
+use super::sieve::{Sieve, columns_of};
 use super::source::Source;
-use super::table::FileScan;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 /// The magic at both ends of the file format.
@@ -63,7 +63,7 @@ struct ArrowFile {
     schema: SchemaRef,
     version: MetadataVersion,
     /// Where the dictionaries are, in the order in which they must be read.
-    dictionaries: Vec<Place>,
+    dictionaries: Vec<MessagePlace>,
     batches: Vec<BatchPlace>,
     /// For each column of the table its position in this file.
     positions: Vec<Option<usize>>,
@@ -71,7 +71,7 @@ struct ArrowFile {
 
 /// Where a message is: its length prefix and metadata, then its body.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct MessagePlace {
     offset: u64,
     metadata_bytes: u64,
     body_bytes: u64,
@@ -79,13 +79,13 @@ struct Place {
 
 #[derive(Clone, Copy, Debug)]
 struct BatchPlace {
-    place: Place,
+    place: MessagePlace,
     /// How many of the file's dictionaries come before it.
     dictionaries: usize,
     rows: Option<usize>,
 }
 
-impl Place {
+impl MessagePlace {
     fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.metadata_bytes + self.body_bytes
     }
@@ -99,7 +99,7 @@ impl Place {
 struct Index {
     schema: Schema,
     version: MetadataVersion,
-    dictionaries: Vec<Place>,
+    dictionaries: Vec<MessagePlace>,
     batches: Vec<BatchPlace>,
 }
 
@@ -196,7 +196,7 @@ impl ArrowCluster {
         }
         let file = self.file();
         let dictionaries = self.batches().last().map_or(0, |batch| batch.dictionaries);
-        let dictionaries = file.dictionaries[..dictionaries].iter().map(Place::range);
+        let dictionaries = file.dictionaries[..dictionaries].iter().map(MessagePlace::range);
         dictionaries.chain(self.batches().iter().map(|batch| batch.place.range())).collect()
     }
 }
@@ -347,7 +347,7 @@ fn parse(metadata: &[u8]) -> Result<Message<'_>, ArrowError> {
 
 /// Checks that all buffers of a message lie in its body and that none unpacks to an absurd size: the library believes
 /// both.
-fn check_message(part: &Bytes, place: &Place, kind: MessageHeader) -> Result<(), ArrowError> {
+fn check_message(part: &Bytes, place: &MessagePlace, kind: MessageHeader) -> Result<(), ArrowError> {
     let metadata = part.get(..place.metadata_bytes as usize).ok_or_else(|| corrupt("a message is too short"))?;
     let body = &part[metadata.len()..];
     let message = parse(metadata)?;
@@ -437,7 +437,7 @@ fn index_file(source: &Arc<Source>) -> Result<Index> {
             return Err(corrupt("its byte order is not this machine's"));
         }
         let place = |block: &Block| {
-            let place = Place {
+            let place = MessagePlace {
                 offset: u64::try_from(block.offset()).map_err(|_| corrupt("a negative offset"))?,
                 metadata_bytes: u64::try_from(block.metaDataLength()).map_err(|_| corrupt("a negative length"))?,
                 body_bytes: u64::try_from(block.bodyLength()).map_err(|_| corrupt("a negative length"))?,
@@ -485,7 +485,7 @@ fn index_stream(source: &Arc<Source>) -> Result<Index> {
             let message = parse(&metadata)?;
             let body_bytes =
                 u64::try_from(message.bodyLength()).map_err(|_| corrupt("a message has a negative length"))?;
-            let place = Place { offset, metadata_bytes, body_bytes };
+            let place = MessagePlace { offset, metadata_bytes, body_bytes };
             match message.header_type() {
                 MessageHeader::Schema if schema.is_none() => {
                     let found = message.header_as_schema().ok_or_else(|| corrupt("it has no schema"))?;

@@ -14,7 +14,7 @@ use url::Url;
 use super::lake::{lake_above, lake_at, may_tell_a_lake};
 use super::options::{Compression, Format, OpenOptions};
 use super::source::{Source, describe_io, wait};
-use super::stores::{is_web, open_store, store_error};
+use super::stores::{is_web, open_store, parse_url, store_error, url_prefix};
 
 /// Files that one table may have: a listing is held in memory.
 const FILES_MAX: usize = 1_000_000;
@@ -215,15 +215,6 @@ pub(crate) fn compression_of(source: &Arc<Source>, options: &OpenOptions) -> Res
     Ok(Compression::of_magic(&first))
 }
 
-/// `None` if the location is a path of the local file system.
-pub(super) fn parse_url(location: &str) -> Result<Option<Url>> {
-    let Some((scheme, _)) = location.split_once("://") else { return Ok(None) };
-    if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
-        return Ok(None);
-    }
-    Url::parse(location).map(Some).map_err(|error| Error::input(format!("'{location}' is no URL: {error}")))
-}
-
 fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
     let text = path.to_string_lossy();
     if text == "-" {
@@ -382,16 +373,6 @@ fn find_objects(location: &str, url: Url) -> Result<Found> {
     let (store, path) = open_store(location, &url)?;
     let prefix = url_prefix(&url, &path);
     wait(async move { find_in_store(&owned, &prefix, store, path, is_web(&url)).await })
-}
-
-/// What stands before an object's path in the URL that names it.
-pub(super) fn url_prefix(url: &Url, path: &object_store::path::Path) -> String {
-    let text = url.as_str();
-    let decoded = text.trim_end_matches('/');
-    match decoded.strip_suffix(path.as_ref()) {
-        Some(prefix) => prefix.to_owned(),
-        None => format!("{}://{}/", url.scheme(), url.authority()),
-    }
 }
 
 /// The objects at a path of a store: one object, all below a folder, or those that match a pattern.

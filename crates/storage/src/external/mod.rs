@@ -11,6 +11,7 @@
 
 mod about;
 mod batches;
+mod file_scan;
 mod ipc;
 mod lake;
 mod location;
@@ -40,9 +41,8 @@ pub(crate) use sieve::{SharedWindows, Sieve, Windows};
 pub(crate) use source::Source;
 
 pub use about::{ParquetAbout, about_parquet, sniffed};
-pub use lake::LakeMoment;
 pub use location::{Discovered, discover, matching_files};
-pub use options::{Candidate, Compression, CsvOptions, Encoding, Format, OpenOptions, PLACE};
+pub use options::{Candidate, Compression, CsvOptions, Encoding, Format, LakeMoment, OpenOptions, PLACE};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use rejects::Rejects;
 pub use sqlite::sqlite_tables;

@@ -1,4 +1,4 @@
-//! NULLs of nested values, where everything that reads them finds them.
+//! Nested values: their NULLs, where everything that reads them finds them, and the names of their fields.
 //!
 //! Arrow lets a struct be NULL over fields that are not; what lies in those slots means nothing. Kernels that take a
 //! field out of a struct do not all look at the struct's own NULLs, so they are handed down to the fields when a file
@@ -6,9 +6,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, StructArray, make_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, GenericListArray, ListArray, MapArray, OffsetSizeTrait, StructArray, make_array,
+};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use diligence_base::Result;
+
+use crate::foreign_error::from_arrow;
 
 /// The array with the NULLs of every struct among the NULLs of its fields, too.
 pub(super) fn with_nulls_below(array: &ArrayRef) -> ArrayRef {
@@ -50,6 +55,41 @@ fn masked(array: &ArrayRef, nulls: Option<&NullBuffer>) -> ArrayRef {
     match array.to_data().into_builder().nulls(both).build() {
         Ok(data) => make_array(data),
         Err(_) => array.clone(),
+    }
+}
+
+/// An array with the names of fields that a type of the same form has.
+pub(super) fn rename(array: ArrayRef, ty: &DataType) -> Result<ArrayRef> {
+    let named = |field: &Field, array: &ArrayRef| {
+        Arc::new(Field::new(field.name(), array.data_type().clone(), field.is_nullable() || array.is_nullable()))
+    };
+    match (array.data_type(), ty) {
+        (DataType::Struct(is), DataType::Struct(fields)) if is.len() == fields.len() => {
+            let array = array.as_struct();
+            let columns = array.columns().iter().zip(fields);
+            let columns = columns.map(|(column, field)| rename(column.clone(), field.data_type()));
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            let fields = fields.iter().zip(&columns).map(|(field, column)| named(field, column)).collect::<Fields>();
+            let (rows, nulls) = (array.len(), array.nulls().cloned());
+            let array = StructArray::try_new_with_length(fields, columns, nulls, rows).map_err(from_arrow)?;
+            Ok(Arc::new(array))
+        }
+        (DataType::List(_), DataType::List(item)) => {
+            let list = array.as_list::<i32>();
+            let values = rename(list.values().clone(), item.data_type())?;
+            let (field, nulls) = (named(item, &values), list.nulls().cloned());
+            let list = ListArray::try_new(field, list.offsets().clone(), values, nulls).map_err(from_arrow)?;
+            Ok(Arc::new(list))
+        }
+        (DataType::Map(_, is_sorted), DataType::Map(entries, _)) => {
+            let map = array.as_map();
+            let renamed = rename(Arc::new(map.entries().clone()), entries.data_type())?;
+            let field = Arc::new(Field::new(entries.name(), renamed.data_type().clone(), false));
+            let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
+            let map = MapArray::try_new(field, offsets, renamed.as_struct().clone(), nulls, *is_sorted);
+            Ok(Arc::new(map.map_err(from_arrow)?))
+        }
+        _ => Ok(array),
     }
 }
 

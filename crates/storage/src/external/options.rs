@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::datatypes::{FieldRef, SchemaRef};
 use diligence_base::{Error, Result};
 
-use super::lake::LakeMoment;
 use super::rejects::Rejects;
 
 /// A format of foreign files.
@@ -380,6 +379,15 @@ impl OpenOptions {
 
 /// Records looked at to infer a schema: enough to meet the rare decimal point or empty field, few enough to be instant.
 const INFERENCE_ROWS_DEFAULT: usize = 10_000;
+
+/// The state of a lake's table that is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LakeMoment {
+    /// By its number: a Delta Lake table's version, or the number of an Iceberg table's snapshot.
+    Version(i64),
+    /// The last one that was there at a time, in microseconds since 1970.
+    Time(i64),
+}
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,7 @@ pub(crate) struct Partitions {
     /// The table's columns: the files' and these.
     pub schema: SchemaRef,
     /// For each of the table's columns: its position in the files' schema, or its number among the partition columns.
-    places: Vec<Place>,
+    places: Vec<ColumnPlace>,
     /// The partition columns' names, outermost first.
     pub names: Vec<String>,
     /// For each file the values of the partition columns.
@@ -44,7 +44,7 @@ pub(crate) struct Partitions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ColumnPlace {
     InFiles(usize),
     InName(usize),
 }
@@ -120,9 +120,10 @@ impl Partitions {
             return Err(Error::input(error).with_code("42701").with_hint("give it another name: filename = 'file'"));
         }
         let in_files = files.fields().iter().enumerate();
-        let mut columns = in_files.map(|(at, field)| (Field::clone(field), Place::InFiles(at))).collect::<Vec<_>>();
+        let mut columns =
+            in_files.map(|(at, field)| (Field::clone(field), ColumnPlace::InFiles(at))).collect::<Vec<_>>();
         for (number, (name, ty)) in names.iter().zip(&types).enumerate() {
-            let column = (Field::new(name, ty.clone(), true), Place::InName(number));
+            let column = (Field::new(name, ty.clone(), true), ColumnPlace::InName(number));
             match columns.iter().position(|(field, _)| field.name() == name) {
                 Some(position) if !listed => columns[position] = column,
                 Some(position) => {
@@ -159,10 +160,10 @@ impl Partitions {
         let (mut places, mut values) = (Vec::with_capacity(columns.len()), Vec::new());
         for column in columns {
             places.push(match column {
-                Ok(position) => Place::InFiles(position),
+                Ok(position) => ColumnPlace::InFiles(position),
                 Err(value) => {
                     values.push(value);
-                    Place::InName(values.len() - 1)
+                    ColumnPlace::InName(values.len() - 1)
                 }
             });
         }
@@ -178,7 +179,7 @@ impl Partitions {
     pub fn inner_request(&self, request: &ScanRequest) -> ScanRequest {
         let in_files = |name: &str, index: usize| {
             self.schema.fields().get(index).is_some_and(|field| field.name() == name)
-                && matches!(self.places[index], Place::InFiles(_))
+                && matches!(self.places[index], ColumnPlace::InFiles(_))
         };
         let predicate = request.predicate.as_ref().and_then(|predicate| {
             let kept = split_conjunction(predicate)
@@ -207,10 +208,10 @@ impl Partitions {
     /// The files' statistics with those of these columns.
     pub fn statistics(&self, inner: Statistics) -> Statistics {
         let columns = self.places.iter().map(|place| match place {
-            Place::InFiles(column) => {
+            ColumnPlace::InFiles(column) => {
                 inner.column_statistics.get(*column).cloned().unwrap_or_else(ColumnStatistics::new_unknown)
             }
-            Place::InName(number) => {
+            ColumnPlace::InName(number) => {
                 let values = self.values.iter().map(|values| &values[*number]).filter(|value| !value.is_null());
                 let mut distinct = values.clone().collect::<Vec<_>>();
                 distinct.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
@@ -230,7 +231,7 @@ impl Partitions {
 
     fn inner_columns(&self, columns: &[usize]) -> Vec<usize> {
         let inner = columns.iter().filter_map(|&column| match self.places.get(column) {
-            Some(Place::InFiles(inner)) => Some(*inner),
+            Some(ColumnPlace::InFiles(inner)) => Some(*inner),
             _ => None,
         });
         inner.collect()
@@ -238,8 +239,8 @@ impl Partitions {
 
     fn constant(&self, file: usize, column: usize, rows: usize) -> Result<Option<ArrayRef>> {
         match self.places[column] {
-            Place::InFiles(_) => Ok(None),
-            Place::InName(number) => {
+            ColumnPlace::InFiles(_) => Ok(None),
+            ColumnPlace::InName(number) => {
                 self.values[file][number].to_array_of_size(rows).map(Some).map_err(from_datafusion)
             }
         }
@@ -247,8 +248,8 @@ impl Partitions {
 
     fn one_value_each(&self, column: usize) -> Option<ArrayRef> {
         match self.places[column] {
-            Place::InFiles(_) => None,
-            Place::InName(number) => {
+            ColumnPlace::InFiles(_) => None,
+            ColumnPlace::InName(number) => {
                 ScalarValue::iter_to_array(self.values.iter().map(|values| values[number].clone())).ok()
             }
         }
@@ -458,7 +459,7 @@ impl PartitionColumns {
     fn outer_item(&self, inner: SharedItem) -> Option<SharedItem> {
         let SharedItem::Column(inner) = inner else { return Some(inner) };
         let mut places = self.partitions.places.iter();
-        let outer = places.position(|place| matches!(place, Place::InFiles(column) if *column == inner));
+        let outer = places.position(|place| matches!(place, ColumnPlace::InFiles(column) if *column == inner));
         outer.map(SharedItem::Column)
     }
 }

@@ -12,7 +12,6 @@ use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::Result;
 use parking_lot::Mutex;
 
-use super::text::TextFile;
 use crate::foreign_error::from_arrow;
 
 /// Records that a session keeps at most, whatever it asks for.
@@ -38,11 +37,20 @@ impl fmt::Debug for Rejects {
     }
 }
 
+/// A file with records.
+pub(in crate::external) trait RecordFile: Send + Sync {
+    /// What messages call it.
+    fn name(&self) -> &str;
+    /// The numbers of the lines that begin at or hold these bytes, which are in order; none where that cannot be found
+    /// out. Reads the file once.
+    fn lines_of(&self, offsets: &[u64]) -> Vec<u64>;
+}
+
 /// How a file was read.
 pub(in crate::external) struct RejectScan {
     /// The number of its scan; given when it begins.
     pub scan: i64,
-    pub file: Arc<TextFile>,
+    pub file: Arc<dyn RecordFile>,
     /// How separated values are written; `None` of JSON.
     pub written: Option<Written>,
     pub columns: String,
@@ -191,7 +199,7 @@ impl Rejects {
         batch(vec![
             ("scan_id", count(&|file| kept.scan_of(file))),
             ("file_id", count(&|file| file as i64)),
-            ("file_path", text(&|scan| Some(scan.file.source.name.clone()))),
+            ("file_path", text(&|scan| Some(scan.file.name().to_owned()))),
             ("delimiter", byte(&|written| written.delimiter)),
             ("quote", byte(&|written| written.quote)),
             ("escape", byte(&|written| written.escape.unwrap_or(written.quote))),
@@ -207,7 +215,7 @@ impl Rejects {
 
     /// Counts the lines before records of which only the place is known.
     fn find_lines(&self) {
-        let mut wanted: BTreeMap<usize, (Arc<TextFile>, Vec<u64>)> = BTreeMap::new();
+        let mut wanted: BTreeMap<usize, (Arc<dyn RecordFile>, Vec<u64>)> = BTreeMap::new();
         {
             let kept = self.0.lock();
             for error in kept.errors.iter().filter(|error| error.line.is_none()) {

@@ -24,11 +24,19 @@ use arrow::datatypes::{DataType, Int32Type, SchemaRef};
 use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
 
-use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
 use super::selection::{chooser, deposit, extract, filter_array, true_rows};
 use crate::foreign_error::from_arrow;
 use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, SharedColumns, SharedItem};
+
+/// The columns that a request looks at: wanted ones and the filters' ones, each once, ascending.
+pub(crate) fn columns_of(request: &DecodeRequest) -> Vec<usize> {
+    let mut columns = request.columns.clone();
+    columns.extend(request.filters.iter().flat_map(|filter| filter.columns()));
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {

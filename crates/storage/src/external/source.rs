@@ -41,10 +41,10 @@ pub(crate) struct Source {
     pub bytes: u64,
     /// Changes when the content may have changed: from the length and the time of the last change, or the entity tag.
     pub version: u64,
-    place: Place,
+    place: SourcePlace,
 }
 
-enum Place {
+enum SourcePlace {
     /// What came through a pipe.
     Held(Bytes),
     Local {
@@ -76,7 +76,7 @@ impl Source {
             name: meta.path.display().to_string(),
             bytes: meta.bytes,
             version: hasher.finish(),
-            place: Place::Local { files, path: meta.path },
+            place: SourcePlace::Local { files, path: meta.path },
         }
     }
 
@@ -85,7 +85,7 @@ impl Source {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
         let length = bytes.len() as u64;
-        Self { name, bytes: length, version: hasher.finish(), place: Place::Held(Bytes::from(bytes)) }
+        Self { name, bytes: length, version: hasher.finish(), place: SourcePlace::Held(Bytes::from(bytes)) }
     }
 
     /// An object of an object store; `name` is its URL.
@@ -96,13 +96,13 @@ impl Source {
         meta.e_tag.hash(&mut hasher);
         meta.version.hash(&mut hasher);
         meta.last_modified.timestamp_nanos_opt().hash(&mut hasher);
-        let place = Place::Object { store, path: meta.location, whole: Mutex::default() };
+        let place = SourcePlace::Object { store, path: meta.location, whole: Mutex::default() };
         Self { name, bytes: meta.size, version: hasher.finish(), place }
     }
 
     /// True if reading it blocks a thread rather than waiting for a network.
     pub fn is_local(&self) -> bool {
-        matches!(self.place, Place::Local { .. } | Place::Held(_))
+        matches!(self.place, SourcePlace::Local { .. } | SourcePlace::Held(_))
     }
 
     /// An error about this file.
@@ -231,9 +231,9 @@ impl Source {
     fn read_local_apart(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.check(ranges)?;
         let (files, path) = match &self.place {
-            Place::Local { files, path } => (files, path),
-            Place::Held(bytes) => return cut(ranges, &[(0..self.bytes, bytes.clone())]),
-            Place::Object { .. } => return Err(Error::bug("an object was read as a local file")),
+            SourcePlace::Local { files, path } => (files, path),
+            SourcePlace::Held(bytes) => return cut(ranges, &[(0..self.bytes, bytes.clone())]),
+            SourcePlace::Object { .. } => return Err(Error::bug("an object was read as a local file")),
         };
         let failed = |error: std::io::Error| self.error(describe_io(&error));
         let file = self.open_local(files.as_ref(), path)?;
@@ -253,7 +253,7 @@ impl Source {
     }
 
     async fn read_object(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let Place::Object { store, path, whole } = &self.place else {
+        let SourcePlace::Object { store, path, whole } = &self.place else {
             return Err(Error::bug("a local file was read as an object"));
         };
         self.check(ranges)?;
@@ -319,8 +319,10 @@ impl Source {
 impl BufferedFile for Source {
     fn open(&self) -> Result<Arc<dyn DiskFile>> {
         match &self.place {
-            Place::Local { files, path } => self.open_local(files.as_ref(), path),
-            Place::Held(_) | Place::Object { .. } => Err(Error::bug("what is no local file was read as one")),
+            SourcePlace::Local { files, path } => self.open_local(files.as_ref(), path),
+            SourcePlace::Held(_) | SourcePlace::Object { .. } => {
+                Err(Error::bug("what is no local file was read as one"))
+            }
         }
     }
 

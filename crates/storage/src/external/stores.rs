@@ -71,6 +71,25 @@ fn brief(text: &str) -> String {
     text[..end].trim_end_matches([' ', ':', '"', '\r', '\\']).to_owned()
 }
 
+/// `None` if the location is a path of the local file system.
+pub(super) fn parse_url(location: &str) -> Result<Option<Url>> {
+    let Some((scheme, _)) = location.split_once("://") else { return Ok(None) };
+    if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
+        return Ok(None);
+    }
+    Url::parse(location).map(Some).map_err(|error| Error::input(format!("'{location}' is no URL: {error}")))
+}
+
+/// What stands before an object's path in the URL that names it.
+pub(super) fn url_prefix(url: &Url, path: &object_store::path::Path) -> String {
+    let text = url.as_str();
+    let decoded = text.trim_end_matches('/');
+    match decoded.strip_suffix(path.as_ref()) {
+        Some(prefix) => prefix.to_owned(),
+        None => format!("{}://{}/", url.scheme(), url.authority()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 
+use super::file_scan::FileScan;
 use super::ipc::ArrowTable;
 use super::lake::{LakeTable, no_moments, open_lake};
 use super::location::{Located, locate, locate_in_store};
@@ -25,7 +26,7 @@ use super::source::Source;
 use super::sqlite::SqliteTable;
 use super::text::csv::CsvTable;
 use super::text::json::JsonTable;
-use crate::{Cluster, ScanRequest, Table, TableScan};
+use crate::{ScanRequest, Table, TableScan};
 
 /// Foreign files as a table: one state of them, as found when it was opened.
 ///
@@ -48,15 +49,6 @@ pub struct ExternalTable {
     /// The local folder that its files are in, if that is its location.
     folder: Option<PathBuf>,
     folders: Vec<PathBuf>,
-}
-
-/// What files give for a scan.
-#[derive(Default)]
-pub(crate) struct FileScan {
-    /// Clusters with the number of their file.
-    pub clusters: Vec<(usize, Arc<dyn Cluster>)>,
-    /// Clusters left out.
-    pub clusters_pruned: usize,
 }
 
 /// The parts that differ by format.

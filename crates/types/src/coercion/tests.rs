@@ -123,6 +123,9 @@ fn tried_casts_give_null() {
         ("bigint", ["1", "40000", "-40000"], "smallint", ["1", "NULL", "NULL"]),
         ("jsonb", ["1", "\"x\"", "null"], "integer", ["1", "NULL", "NULL"]),
         ("timestamp", ["2024-01-05 10:00", "infinity", "-infinity"], "time", ["10:00:00", "NULL", "NULL"]),
+        ("text", ["[1,5)", "[a,5)", "[1,99999999999)"], "int4range", ["[1,5)", "NULL", "NULL"]),
+        ("text", ["[2024-01-01,)", "[oops,)", "(,2024-13-01)"], "daterange", ["[2024-01-01,)", "NULL", "NULL"]),
+        ("text", ["{[1,5)}", "{[1,b)}", "{[1,5),[x,)}"], "int8multirange", ["{[1,5)}", "NULL", "NULL"]),
     ] {
         let (from, to) = (named(from), named(to));
         let array = values(&texts, &from, &EXPLICIT).unwrap();

@@ -160,6 +160,19 @@ fn is_wide(sql_type: &SqlType) -> bool {
     precision_scale(sql_type).0 > NARROW_DIGITS
 }
 
+/// Whether a special operator compares.
+fn is_comparison(special: Special) -> bool {
+    matches!(
+        special,
+        Special::Equal
+            | Special::NotEqual
+            | Special::Less
+            | Special::LessOrEqual
+            | Special::Greater
+            | Special::GreaterOrEqual
+    )
+}
+
 /// Makes the arguments of an operator ones that Arrow's kernels take: floats of one width, decimals of one width, and
 /// decimals of one scale where they are compared.
 pub(super) fn fit(special: Special, types: &mut [SqlType]) {
@@ -168,7 +181,7 @@ pub(super) fn fit(special: Special, types: &mut [SqlType]) {
         (SqlType::Real, SqlType::Double) | (SqlType::Double, SqlType::Real) => {
             (*left, *right) = (SqlType::Double, SqlType::Double);
         }
-        (SqlType::Numeric(_), SqlType::Numeric(_)) if super::resolve::is_comparison(special) => {
+        (SqlType::Numeric(_), SqlType::Numeric(_)) if is_comparison(special) => {
             let both = common(&[left.clone(), right.clone()]);
             (*left, *right) = (both.clone(), both);
         }

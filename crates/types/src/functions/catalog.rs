@@ -1,4 +1,4 @@
-//! All functions by name, and how the families declare theirs.
+//! How the families declare their functions.
 //!
 //! A family of functions is a file with a `declare` that adds its overloads in the order of the manual. An overload's
 //! types are written as PostgreSQL's manual writes them:
@@ -9,104 +9,20 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
-use super::{
-    arithmetic, arrays, bins, bits, bytes, collated, comparisons, date_units, datetime, digests, dimensions, domains,
-    duckdb, enums, foreign, formatting, hashes, intervals, json, lists, maps, math, more_texts, multiranges, networks,
-    numeric, others, patterns, ranges, strftime, strings, text_search, zoned_times,
-};
 use crate::SqlType;
 
-static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
-    let mut catalog = Catalog::default();
-    arithmetic::declare(&mut catalog);
-    comparisons::declare(&mut catalog);
-    collated::declare(&mut catalog);
-    math::declare(&mut catalog);
-    numeric::declare(&mut catalog);
-    strings::declare(&mut catalog);
-    patterns::declare(&mut catalog);
-    bytes::declare(&mut catalog);
-    datetime::declare(&mut catalog);
-    date_units::declare(&mut catalog);
-    intervals::declare(&mut catalog);
-    formatting::declare(&mut catalog);
-    arrays::declare(&mut catalog);
-    dimensions::declare(&mut catalog);
-    json::declare(&mut catalog);
-    maps::declare(&mut catalog);
-    lists::declare(&mut catalog);
-    bins::declare(&mut catalog);
-    enums::declare(&mut catalog);
-    domains::declare(&mut catalog);
-    bits::declare(&mut catalog);
-    ranges::declare(&mut catalog);
-    multiranges::declare(&mut catalog);
-    networks::declare(&mut catalog);
-    zoned_times::declare(&mut catalog);
-    text_search::declare(&mut catalog);
-    others::declare(&mut catalog);
-    hashes::declare(&mut catalog);
-    digests::declare(&mut catalog);
-    super::aggregates::declare(&mut catalog);
-    more_texts::declare(&mut catalog);
-    strftime::declare(&mut catalog);
-    duckdb::declare(&mut catalog);
-    // What PostgreSQL has no function of the name for.
-    foreign::declare(&mut catalog);
-    catalog
-});
-
-/// The scalar functions and operators of a name, in lower case.
-pub fn scalars(name: &str) -> &'static [Overload] {
-    CATALOG.scalars.get(name).map_or(&[], Vec::as_slice)
-}
-
-/// The aggregates of a name, in lower case.
-pub fn aggregates(name: &str) -> &'static [AggregateOverload] {
-    CATALOG.aggregates.get(name).map_or(&[], Vec::as_slice)
-}
-
-/// The names of all aggregates, in no order.
-pub(super) fn aggregate_names() -> impl Iterator<Item = &'static str> {
-    CATALOG.aggregates.keys().copied()
-}
-
-/// Whether a function, an aggregate or an operator has this name.
-pub fn has_function(name: &str) -> bool {
-    !scalars(name).is_empty() || !aggregates(name).is_empty()
-}
-
-/// The names by which arguments of a function may be given (`make_interval(days => 10)`), in their order. Arguments
-/// that are left out between given ones are 0. Empty if the function's arguments have no names.
-pub fn argument_names(function: &str) -> &'static [&'static str] {
-    match function {
-        "make_date" => &["year", "month", "day"],
-        "make_time" => &["hour", "min", "sec"],
-        "make_timestamp" => &["year", "month", "mday", "hour", "min", "sec"],
-        "make_timestamptz" => &["year", "month", "mday", "hour", "min", "sec", "timezone"],
-        "make_interval" => &["years", "months", "weeks", "days", "hours", "mins", "secs"],
-        _ => &[],
-    }
-}
-
-/// The names of all functions, operators and aggregates, in no order.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    CATALOG
-        .scalars
-        .keys()
-        .chain(CATALOG.aggregates.keys())
-        .copied()
-        .filter(|name| !name.starts_with(super::resolve::DUCKDB))
-}
+/// Before the names of overloads that DuckDB has beside PostgreSQL's: they are chosen where none of PostgreSQL's fits.
+pub(super) const DUCKDB: &str = "duckdb ";
 
 /// The catalog while it is declared.
 #[derive(Default)]
 pub(super) struct Catalog {
-    scalars: HashMap<&'static str, Vec<Overload>>,
-    aggregates: HashMap<&'static str, Vec<AggregateOverload>>,
+    /// Functions and operators by name, in lower case.
+    pub(super) scalars: HashMap<&'static str, Vec<Overload>>,
+    /// Aggregates by name.
+    pub(super) aggregates: HashMap<&'static str, Vec<AggregateOverload>>,
 }
 
 impl Catalog {

@@ -15,7 +15,7 @@ use diligence_base::{Error, Result};
 use super::catalog::Catalog;
 use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
-use super::{Body, Call, ScalarCall, Special, catalog, collated};
+use super::{Body, Call, Special, collated};
 use crate::SqlType;
 use crate::network_type::NetworkKind;
 use crate::search::{Query, SearchKind, Vector};
@@ -87,46 +87,6 @@ pub(super) fn length(interval: IntervalMonthDayNano) -> i128 {
     days * i128::from(super::calendar::DAY) + i128::from(interval.nanoseconds / 1000)
 }
 
-/// The function whose result sorts, groups and joins as values of the type do: intervals as their length, `char(n)`
-/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels, texts as their collation
-/// has them. `None` where the type's own values do.
-pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
-    let (name, returns) = match sql_type {
-        SqlType::Interval => ("interval_order_key", SqlType::decimal(38, 0)),
-        SqlType::Char(_) => ("bpchar_order_key", SqlType::Text),
-        SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
-        SqlType::Enum(_) => ("enum_order_key", SqlType::Integer),
-        SqlType::Range(_) => ("range_order_key", SqlType::Bytea),
-        SqlType::Multirange(_) => ("multirange_order_key", SqlType::Bytea),
-        SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
-        SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
-        SqlType::Search(SearchKind::Vector | SearchKind::Query) => ("search_order_key", SqlType::Bytea),
-        SqlType::Collated(one) if one.collation.is_by_bytes() => return order_key(&one.base),
-        SqlType::Collated(_) => ("collation_order_key", SqlType::Bytea),
-        SqlType::Array(_) if sql_type.collation().is_some_and(|collation| !collation.is_by_bytes()) => {
-            ("collation_order_key", collated::key_type(sql_type))
-        }
-        _ => return None,
-    };
-    // Each kind of range has an overload of its own.
-    let takes = |overload: &&super::Overload| {
-        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::Search(_))
-            || overload.arguments == [super::Argument::Exact(sql_type.clone())]
-    };
-    let overload = catalog::scalars(name).iter().find(takes)?;
-    Some(ScalarCall { overload, arguments: vec![sql_type.clone()], returns })
-}
-
-/// Whether values of the type are equal exactly if what holds them is, though they sort otherwise: then a comparison
-/// for equality needs no [`order_key`], and finds rows by an index.
-pub fn is_equal_as_held(sql_type: &SqlType) -> bool {
-    if let Some(collation) = sql_type.collation() {
-        return collation.is_deterministic() && order_key(&sql_type.uncollated()).is_none();
-    }
-    matches!(sql_type, SqlType::Enum(_) | SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
-        || *sql_type == SqlType::Search(SearchKind::Vector)
-}
-
 /// How a row of one column compares with a row of another. NULLs are equal and come last.
 type Comparer = Box<dyn Fn(usize, usize) -> Ordering + Send + Sync>;
 
@@ -142,65 +102,21 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
             let (a, b) = (texts(left)?, texts(right)?);
             Box::new(move |i, j| a.value(i).trim_end_matches(' ').cmp(b.value(j).trim_end_matches(' ')))
         }
-        SqlType::Jsonb => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let keys = texts.iter().map(|text| text.map(crate::text::json::order_key).transpose());
-                keys.collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
-        }
+        SqlType::Jsonb => by_key(left, right, crate::text::json::order_key)?,
         SqlType::Enum(one) => {
             let (a, b) = (one.places(&texts(left)?), one.places(&texts(right)?));
             Box::new(move |i, j| a[i].cmp(&b[j]))
         }
-        SqlType::TimeTz => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| ZonedTime::held(text).map(ZonedTime::order_key);
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
-        }
-        SqlType::Range(kind) => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| Range::held(text, *kind).map(|range| range.order_key());
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
-        }
+        SqlType::TimeTz => by_key(left, right, |text| ZonedTime::held(text).map(ZonedTime::order_key))?,
+        SqlType::Range(kind) => by_key(left, right, |text| Range::held(text, *kind).map(|range| range.order_key()))?,
         SqlType::Network(kind) if kind.is_internet() => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| Address::read(text, NetworkKind::Inet).map(|one| one.order_key());
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
+            by_key(left, right, |text| Address::read(text, NetworkKind::Inet).map(|one| one.order_key()))?
         }
         SqlType::Search(kind @ (SearchKind::Vector | SearchKind::Query)) => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                texts
-                    .iter()
-                    .map(|text| text.map(|text| search_key(text, *kind)).transpose())
-                    .collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
+            by_key(left, right, |text| search_key(text, *kind))?
         }
         SqlType::Multirange(kind) => {
-            let keys = |array| {
-                let texts = texts(array)?;
-                let key = |text| Multirange::held(text, *kind).map(|one| one.order_key());
-                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (a, b) = (keys(left)?, keys(right)?);
-            Box::new(move |i, j| a[i].cmp(&b[j]))
+            by_key(left, right, |text| Multirange::held(text, *kind).map(|one| one.order_key()))?
         }
         SqlType::Collated(one) => match one.collation.collator()? {
             None => comparer(&one.base, left, right)?,
@@ -237,6 +153,20 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         (false, false) => values(i, j),
         (left, right) => left.cmp(&right),
     }))
+}
+
+/// Compares texts by the keys that they have. Fails if one has none.
+fn by_key<K: Ord + Send + Sync + 'static>(
+    left: &ArrayRef,
+    right: &ArrayRef,
+    key: impl Fn(&str) -> Result<K>,
+) -> Result<Comparer> {
+    let keys = |array: &ArrayRef| {
+        let texts = texts(array)?;
+        texts.iter().map(|text| text.map(&key).transpose()).collect::<Result<Vec<Option<K>>>>()
+    };
+    let (a, b) = (keys(left)?, keys(right)?);
+    Ok(Box::new(move |i, j| a[i].cmp(&b[j])))
 }
 
 /// Bytes that sort as documents or queries do.

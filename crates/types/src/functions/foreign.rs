@@ -22,7 +22,7 @@ fn add(catalog: &mut Catalog, signature: &'static str, body: Body) {
     catalog.add(signature, body);
 }
 
-/// Numbers under PostgreSQL's names ([`DUCKDB`](super::resolve::DUCKDB)).
+/// Numbers under PostgreSQL's names ([`DUCKDB`](super::catalog::DUCKDB)).
 fn numbers(catalog: &mut Catalog) {
     catalog.add("duckdb %(double precision, double precision) -> double precision", kernel!(|a: f64, b: f64| a % b));
     catalog.add("duckdb %(real, real) -> real", kernel!(|a: f32, b: f32| a % b));

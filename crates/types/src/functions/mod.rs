@@ -7,6 +7,7 @@
 //! What a function does is a [`Kernel`]: a function of whole columns. It becomes DataFusion's `ScalarUDF` only where a
 //! physical expression is made ([`ScalarCall::udf`]), so that the engine can evaluate it like any other.
 
+mod aggregate_origin;
 mod aggregates;
 mod arithmetic;
 mod arrays;
@@ -47,6 +48,7 @@ mod precise;
 mod printing;
 mod ranges;
 mod regexes;
+mod register;
 mod resolve;
 mod rounded_times;
 mod strftime;
@@ -63,12 +65,12 @@ use arrow::datatypes::DataType;
 use datafusion_expr::{AggregateUDF, ColumnarValue, ScalarUDF};
 use diligence_base::Result;
 
-pub use self::aggregates::{AggregateOrigin, Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
-pub use self::catalog::{aggregates, argument_names, has_function, names, scalars};
-pub use self::comparisons::{is_equal_as_held, order_key};
+pub use self::aggregate_origin::AggregateOrigin;
+pub use self::aggregates::{Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
 pub use self::datetime::{UnitSize, unit_size};
-pub use self::order_keys::{distinct_type, distinct_values};
+pub use self::order_keys::{distinct_type, distinct_values, is_equal_as_held, order_key};
 pub use self::regexes::{groups_of_match, is_match};
+pub use self::register::{aggregates, argument_names, has_function, names, scalars};
 pub use self::resolve::{Candidate, nearest_function, resolve_aggregate, resolve_scalar};
 use crate::SqlType;
 

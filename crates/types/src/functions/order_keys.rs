@@ -9,9 +9,51 @@ use diligence_base::{Error, Result};
 
 use super::collated;
 use super::comparisons::{length, search_key};
+use super::register::scalars;
+use super::{Argument, Overload, ScalarCall};
 use crate::SqlType;
 use crate::search::SearchKind;
 use crate::text::json;
+
+/// The function whose result sorts, groups and joins as values of the type do: intervals as their length, `char(n)`
+/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels, texts as their collation
+/// has them. `None` where the type's own values do.
+pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
+    let (name, returns) = match sql_type {
+        SqlType::Interval => ("interval_order_key", SqlType::decimal(38, 0)),
+        SqlType::Char(_) => ("bpchar_order_key", SqlType::Text),
+        SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
+        SqlType::Enum(_) => ("enum_order_key", SqlType::Integer),
+        SqlType::Range(_) => ("range_order_key", SqlType::Bytea),
+        SqlType::Multirange(_) => ("multirange_order_key", SqlType::Bytea),
+        SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
+        SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
+        SqlType::Search(SearchKind::Vector | SearchKind::Query) => ("search_order_key", SqlType::Bytea),
+        SqlType::Collated(one) if one.collation.is_by_bytes() => return order_key(&one.base),
+        SqlType::Collated(_) => ("collation_order_key", SqlType::Bytea),
+        SqlType::Array(_) if sql_type.collation().is_some_and(|collation| !collation.is_by_bytes()) => {
+            ("collation_order_key", collated::key_type(sql_type))
+        }
+        _ => return None,
+    };
+    // Each kind of range has an overload of its own.
+    let takes = |overload: &&Overload| {
+        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::Search(_))
+            || overload.arguments == [Argument::Exact(sql_type.clone())]
+    };
+    let overload = scalars(name).iter().find(takes)?;
+    Some(ScalarCall { overload, arguments: vec![sql_type.clone()], returns })
+}
+
+/// Whether values of the type are equal exactly if what holds them is, though they sort otherwise: then a comparison
+/// for equality needs no [`order_key`], and finds rows by an index.
+pub fn is_equal_as_held(sql_type: &SqlType) -> bool {
+    if let Some(collation) = sql_type.collation() {
+        return collation.is_deterministic() && order_key(&sql_type.uncollated()).is_none();
+    }
+    matches!(sql_type, SqlType::Enum(_) | SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
+        || *sql_type == SqlType::Search(SearchKind::Vector)
+}
 
 /// The type of the values that stand for those of a type, where its own bytes do not show what is equal.
 pub fn distinct_type(sql_type: &SqlType) -> Option<DataType> {

@@ -14,10 +14,11 @@ use std::fmt::Write;
 
 use diligence_base::{Error, Result};
 
+use super::catalog::DUCKDB;
 use super::decimal::{Decimal, numeric_type};
 use super::{
-    AggregateCall, AggregateOverload, Argument, Body, Overload, Returns, ScalarCall, Special, aggregates, arithmetic,
-    catalog, scalars,
+    AggregateCall, AggregateOverload, Argument, Body, Overload, Returns, ScalarCall, aggregates, arithmetic, register,
+    scalars,
 };
 use crate::SqlType;
 use crate::coercion::{self, CastContext};
@@ -61,9 +62,6 @@ pub fn resolve_scalar(name: &str, arguments: &[Candidate]) -> Result<ScalarCall>
     }
     Ok(ScalarCall { overload, arguments: types, returns })
 }
-
-/// Before the names of overloads that DuckDB has beside PostgreSQL's: they are chosen where none of PostgreSQL's fits.
-pub(super) const DUCKDB: &str = "duckdb ";
 
 /// The aggregate that a call means. Fails like [`resolve_scalar`].
 pub fn resolve_aggregate(name: &str, arguments: &[Candidate]) -> Result<AggregateCall> {
@@ -471,7 +469,7 @@ fn shown(name: &str, overload: &impl Takes) -> String {
 /// The name that takes the fewest changes of a letter to become this one, if few enough.
 pub fn nearest_function(name: &str) -> Option<&'static str> {
     let most = name.len() / 3;
-    let near = catalog::names().filter(|known| !is_operator(known) && known.len().abs_diff(name.len()) <= most);
+    let near = register::names().filter(|known| !is_operator(known) && known.len().abs_diff(name.len()) <= most);
     near.map(|known| (distance(name, known), known)).filter(|(far, _)| *far <= most).min().map(|(_, known)| known)
 }
 
@@ -488,17 +486,4 @@ fn distance(left: &str, right: &str) -> usize {
         }
     }
     row[right.len()]
-}
-
-/// Whether a special operator compares.
-pub(super) fn is_comparison(special: Special) -> bool {
-    matches!(
-        special,
-        Special::Equal
-            | Special::NotEqual
-            | Special::Less
-            | Special::LessOrEqual
-            | Special::Greater
-            | Special::GreaterOrEqual
-    )
 }

@@ -9,9 +9,10 @@ use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
 use super::calendar::is_infinite;
-use super::catalog::{Catalog, scalars};
+use super::catalog::Catalog;
 use super::columns::{Columns, Interval, Time, Timestamp, kernel, lists};
 use super::errors::datetime_overflow;
+use super::register::scalars;
 use super::{Argument, Body, Call};
 use crate::SqlType;
 use crate::text::ZonedTime;

@@ -2,8 +2,17 @@
 
 use diligence_base::Result;
 
-use super::formatting::offset_text;
 use crate::text::Zone;
+
+/// An offset from Greenwich as `+02`, `-03:30`.
+pub(super) fn offset_text(seconds: i64) -> String {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let minutes = seconds.abs() / 60;
+    match minutes % 60 {
+        0 => format!("{sign}{:02}", minutes / 60),
+        rest => format!("{sign}{:02}:{rest:02}", minutes / 60),
+    }
+}
 
 /// The zone's abbreviation at an instant, such as `CEST`; of a fixed offset the offset.
 pub(super) fn abbreviation_at(zone: Zone, instant: i64) -> String {

@@ -99,7 +99,7 @@ impl<'a> Vector<'a> {
         Self { lexemes }.checked()
     }
 
-    /// The document of a text.
+    /// The document of a text. Fails with 54000 if it has 1 MiB or more.
     pub fn of_text(configuration: Configuration, text: &str) -> Result<Vector<'static>> {
         Vector::of_lexemes(configuration.lexemes(text))
     }

@@ -19,7 +19,7 @@ fn malformed(text: &str, detail: &'static str) -> Error {
 }
 
 impl Multirange {
-    /// What is in any of some ranges of this type.
+    /// What is in any of some ranges of this type. Fails with 22003 if a bound leaves its type.
     pub fn new(kind: RangeKind, mut ranges: Vec<Range>) -> Result<Self> {
         ranges.retain(|range| range.bounds.is_some());
         ranges.sort_by_cached_key(Range::order_key);
@@ -68,7 +68,7 @@ impl Multirange {
         }
     }
 
-    /// Reads a value as it is held.
+    /// Reads a value as it is held. Fails with 22P02 if the text is none of the type.
     pub fn held(text: &str, kind: RangeKind) -> Result<Self> {
         Self::read(text, kind, &ReadOptions::default())
     }
@@ -102,7 +102,7 @@ impl Multirange {
         self.ranges.iter().flat_map(Range::order_key).collect()
     }
 
-    /// The least range that has all in it.
+    /// The least range that has all in it. Fails with 22003 if a bound leaves its type.
     pub fn span(&self) -> Result<Range> {
         match (self.ranges.first(), self.ranges.last()) {
             (Some(first), Some(last)) => first.merged(last),
@@ -146,18 +146,18 @@ impl Multirange {
             || Self::of_ends(other.ranges.last(), self.ranges.first(), Range::touches)
     }
 
-    /// What is in one of them.
+    /// What is in one of them. Fails with 22003 if a bound leaves its type.
     pub fn union(&self, other: &Self) -> Result<Self> {
         Self::new(self.kind, self.ranges.iter().chain(&other.ranges).cloned().collect())
     }
 
-    /// What is in both.
+    /// What is in both. Fails like [`union`](Self::union).
     pub fn intersection(&self, other: &Self) -> Result<Self> {
         let pairs = self.ranges.iter().flat_map(|own| other.ranges.iter().map(move |range| own.intersection(range)));
         Self::new(self.kind, pairs.collect::<Result<_>>()?)
     }
 
-    /// What is in this one only.
+    /// What is in this one only. Fails like [`union`](Self::union).
     pub fn difference(&self, other: &Self) -> Result<Self> {
         let mut left = self.ranges.clone();
         for range in &other.ranges {

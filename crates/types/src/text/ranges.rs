@@ -3,12 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-use arrow::array::AsArray;
-use arrow::datatypes::{Date32Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use diligence_base::{Error, Result};
 
-use super::{ReadOptions, Zone, datetime, decimals, parse_array};
-use crate::SqlType;
+use super::{ReadOptions, Zone, datetime, decimals, numbers};
 use crate::range_type::RangeKind;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
 
@@ -114,7 +111,7 @@ impl Range {
         Self::new(kind, bound(lower, is_lower_in)?, bound(upper, is_upper_in)?)
     }
 
-    /// Reads a value as it is held.
+    /// Reads a value as it is held. Fails with 22P02 if the text is none of the type.
     pub fn held(text: &str, kind: RangeKind) -> Result<Self> {
         Self::read(text, kind, &ReadOptions::default())
     }
@@ -226,7 +223,7 @@ impl Range {
         self.touches(other) || other.touches(self)
     }
 
-    /// What is in both.
+    /// What is in both. Fails with 22003 if a bound leaves its type.
     pub fn intersection(&self, other: &Self) -> Result<Self> {
         match (&self.bounds, &other.bounds) {
             (Some((lower, upper)), Some((from, to))) if self.overlaps(other) => {
@@ -238,7 +235,7 @@ impl Range {
         }
     }
 
-    /// The least range that has both in it.
+    /// The least range that has both in it. Fails with 22003 if a bound leaves its type.
     pub fn merged(&self, other: &Self) -> Result<Self> {
         match (&self.bounds, &other.bounds) {
             (None, _) => Ok(other.clone()),
@@ -260,7 +257,7 @@ impl Range {
         }
     }
 
-    /// What is in this one only: nothing, or one or two ranges.
+    /// What is in this one only: nothing, or one or two ranges. Fails with 22003 if a bound leaves its type.
     pub fn without(&self, other: &Self) -> Result<Vec<Self>> {
         let (Some((lower, upper)), Some((from, to))) = (&self.bounds, &other.bounds) else {
             return Ok(vec![self.clone()]);
@@ -342,18 +339,14 @@ fn cut(text: &str) -> Option<(Option<String>, &str)> {
 /// The number by which a bound is compared. Fails where its text is none of its type's values.
 pub(crate) fn value_of(text: &str, kind: RangeKind, options: &ReadOptions) -> Result<arrow::datatypes::i256> {
     use arrow::datatypes::i256;
-    if kind == RangeKind::Numeric {
-        return decimals::parse_decimal(text, NUMERIC_PRECISION, NUMERIC_SCALE);
-    }
-    let texts = arrow::array::StringViewArray::from(vec![text]);
-    let array = parse_array(&texts, &kind.element(), options)?;
-    let value = match kind.element() {
-        SqlType::Integer => array.as_primitive_opt::<Int32Type>().map(|array| i64::from(array.value(0))),
-        SqlType::Date => array.as_primitive_opt::<Date32Type>().map(|array| i64::from(array.value(0))),
-        SqlType::BigInt => array.as_primitive_opt::<Int64Type>().map(|array| array.value(0)),
-        _ => array.as_primitive_opt::<TimestampMicrosecondType>().map(|array| array.value(0)),
+    let value = match kind {
+        RangeKind::Numeric => return decimals::parse_decimal(text, NUMERIC_PRECISION, NUMERIC_SCALE),
+        RangeKind::Integer => numbers::parse_integer(text, i32::MIN.into(), i32::MAX.into(), "integer")?,
+        RangeKind::BigInt => numbers::parse_integer(text, i64::MIN, i64::MAX, "bigint")?,
+        RangeKind::Date => datetime::parse_date(text, options)?.into(),
+        RangeKind::Timestamp => datetime::parse_timestamp(text, options)?,
+        RangeKind::TimestampTz => datetime::parse_timestamptz(text, options)?,
     };
-    let value = value.ok_or_else(|| Error::bug("a bound that is held otherwise"))?;
     Ok(i256::from_i128(value.into()))
 }
 

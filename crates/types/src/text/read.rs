@@ -15,31 +15,12 @@ use arrow::datatypes::{
 use diligence_base::{Error, Result};
 
 use super::multiranges::Multirange;
+use super::options::ReadOptions;
 use super::ranges::Range;
 use super::zoned_time::ZonedTime;
-use super::zones::Zone;
 use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, networks, numbers, strings};
 use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
-
-/// What reading texts depends on besides the type.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadOptions {
-    /// The session's zone.
-    pub zone: Zone,
-    /// The statement's time in microseconds since 1970, for `now` and `today`; without it those are errors.
-    pub now: Option<i64>,
-    /// Whether texts too long for a `varchar(n)` are cut instead of refused.
-    pub is_explicit: bool,
-    /// Whether a text that cannot be read becomes NULL instead of an error.
-    pub is_try: bool,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { zone: Zone::UTC, now: None, is_explicit: true, is_try: false }
-    }
-}
 
 /// Reads an array of texts. Fails with kind `Input` and PostgreSQL's SQLSTATE (22P02, 22007, 22008, 22003, 22001) for a
 /// text that is no value of the type.

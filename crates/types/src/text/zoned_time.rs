@@ -31,7 +31,7 @@ impl ZonedTime {
         Ok(Self { time, offset: (local.saturating_sub(instant) / SECOND) as i32 })
     }
 
-    /// Reads a value as it is held.
+    /// Reads a value as it is held. Fails with 22007 if the text is none.
     pub fn held(text: &str) -> Result<Self> {
         Self::read(text, &ReadOptions::default())
     }

@@ -85,20 +85,24 @@ impl OpenMode {
     }
 }
 
-/// An open file. Used from several threads at once.
+/// An open file. Used from several threads at once. Offsets and lengths are bytes. Every call may fail with the error
+/// of the system.
 pub trait DiskFile: Send + Sync + Debug {
-    /// Its length now.
+    /// Its length now. Fails if the system does not know it.
     fn bytes(&self) -> io::Result<u64>;
-    /// Reads up to a buffer from `offset` and says how many bytes; 0 is the end of the file.
+    /// Reads up to a buffer from `offset` and says how many bytes; 0 is the end of the file. Fails with `Interrupted`
+    /// where it is worth asking again.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Writes some bytes of the slices, one after another, to `offset` and says how many.
+    /// Writes some bytes of the slices, one after another, to `offset` and says how many. Fails with `Interrupted`
+    /// where it is worth asking again, with `StorageFull` if there is no room.
     fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
     /// Makes the file longer, from `from` to `to` bytes, with the space taken from the disk now where the file system
     /// can do that. After an error the file has `from` bytes.
     fn preallocate(&self, from: u64, to: u64) -> io::Result<()>;
-    /// Makes the file shorter and gives the space back.
+    /// Makes the file shorter and gives the space back. Fails if the file was not opened for writing.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
-    /// Returns when the bytes and the length are where a crash leaves them. Says nothing about the file's name.
+    /// Returns when the bytes and the length are where a crash leaves them. Says nothing about the file's name. If it
+    /// fails, it is unknown which of the bytes are there.
     fn sync(&self) -> io::Result<()>;
 
     /// Fills the whole buffer from `offset`. Fails with `UnexpectedEof` where the file ends before.
@@ -134,7 +138,7 @@ pub trait DiskFile: Send + Sync + Debug {
     }
 }
 
-/// A file system. Used from several threads at once; every call blocks.
+/// A file system. Used from several threads at once; every call blocks, and may fail with the error of the system.
 pub trait Disk: Send + Sync + Debug {
     /// Opens a file. Fails with `IsADirectory` for a folder.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
@@ -152,26 +156,26 @@ pub trait Disk: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The entries of a folder, sorted by name.
+    /// The entries of a folder, sorted by name. Fails with `NotFound` or `NotADirectory` if there is no folder.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     /// Makes a folder in one that is there. Fails with `AlreadyExists` if there is something.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
     /// Gives a file or folder another path, in the place of a file there; in one step for all who look. Durable when
-    /// the folder of `to` is synced.
+    /// the folder of `to` is synced. Fails if the two paths are on different file systems, and changes nothing then.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name: both have its bytes from now on. Durable when the folder of `to` is synced. Fails
     /// with `AlreadyExists` if there is something, and where the file system has no such names or the two are on
     /// different ones.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file or link, but no folder.
+    /// Removes a file or link. Fails with `NotFound` if there is none, and for a folder.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
-    /// Removes a folder in which there is nothing.
+    /// Removes a folder in which there is nothing. Fails with `DirectoryNotEmpty` if there is something.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
-    /// Returns when the folder's entries are where a crash leaves them.
+    /// Returns when the folder's entries are where a crash leaves them. If it fails, it is unknown which of them are.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// The absolute path of what is at a path, behind all links.
+    /// The absolute path of what is at a path, behind all links. Fails with `NotFound` if there is nothing.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Gives the file `to` the permissions of the file `from`.
+    /// Gives the file `to` the permissions of the file `from`. Fails if the process may not.
     fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// The text of a whole file. Fails with `InvalidData` if it is not UTF-8, and as opening and reading do.
@@ -193,7 +197,8 @@ pub trait Disk: Send + Sync + Debug {
         self.meta(path).is_ok_and(|meta| meta.kind == FileKind::Folder)
     }
 
-    /// Makes a folder and those above it, as far as they are not there. Gives those that it made, from the top.
+    /// Makes a folder and those above it, as far as they are not there. Gives those that it made, from the top. Fails
+    /// with `NotADirectory` if a file is in the way.
     fn create_folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !self.is_folder(path);
         let missing = path.ancestors().take_while(is_missing).map(Path::to_owned).collect::<Vec<_>>();
@@ -213,7 +218,8 @@ pub trait Disk: Send + Sync + Debug {
         Ok(made)
     }
 
-    /// Removes a folder and all that is in it; links in it, but not what they lead to.
+    /// Removes a folder and all that is in it; links in it, but not what they lead to. Fails at the first entry that
+    /// cannot be removed; those before it are gone then.
     fn remove_tree(&self, folder: &Path) -> io::Result<()> {
         for entry in self.list(folder)? {
             match self.remove_file(&entry) {

@@ -53,6 +53,11 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// Which of so many pieces of the partitions it belongs to.
+    pub fn piece(&self, pieces: usize) -> usize {
+        self.partitions.start / (PARTITIONS / pieces)
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.reservation.bytes()

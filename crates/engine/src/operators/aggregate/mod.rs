@@ -27,6 +27,7 @@ mod arena;
 mod direct;
 mod finished;
 mod group_table;
+mod groups;
 mod key_decoding;
 mod key_encoding;
 mod key_layout;
@@ -34,6 +35,7 @@ mod key_table;
 mod local;
 mod output;
 mod program;
+mod shared;
 mod short_strings;
 mod sink;
 mod source;
@@ -49,9 +51,10 @@ use diligence_base::Result;
 
 use crate::flow::{Sink, Source};
 use crate::plan;
-use local::Tuning;
+use groups::Tuning;
 use program::Program;
-use sink::{AggregateSink, SharedAggregate};
+use shared::SharedAggregate;
+use sink::AggregateSink;
 use source::AggregateSource;
 pub(super) use states::sum::overflow as sum_overflow;
 

@@ -8,7 +8,7 @@ use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 
 use super::finished::{FinishedGroups, Piece};
-use super::sink::{Finished, SharedAggregate};
+use super::shared::{Finished, SharedAggregate};
 use super::spill::board::{Board, Job};
 use super::spill::merge::{Gather, Merge, Merged};
 use super::spill::outgoing::Outgoing;

@@ -18,7 +18,7 @@ use diligence_base::seams::Random;
 use diligence_memory::QueryMemory;
 use proptest::prelude::*;
 
-use super::local::Tuning;
+use super::groups::Tuning;
 use super::{AggregateParts, aggregate, build};
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;

@@ -28,12 +28,12 @@ use diligence_disk::SpillBuffers;
 use diligence_memory::{QueryMemory, Reclaim, Reservation};
 
 use super::Run;
+use super::disk::Disk;
 use super::front::{Front, MergeRange, Piece};
 use super::gather::{Pick, held_bytes};
 use super::leaving::Leaving;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare, rows_in};
 use super::run_file::DiskRun;
-use super::sink::{Disk, SharedSort};
 use crate::batch::Batch;
 use crate::flow::{Pull, QueryContext, SourceState};
 use crate::plan::sort_plan;
@@ -417,19 +417,17 @@ impl Merging {
 /// One packet that merges.
 pub(super) struct Merger {
     external: Arc<External>,
-    shared: Arc<SharedSort>,
     context: QueryContext,
     preparing: Option<Box<Preparing>>,
 }
 
 impl Merger {
-    pub fn new(external: Arc<External>, shared: Arc<SharedSort>, context: &QueryContext) -> Self {
-        Self { external, shared, context: context.clone(), preparing: None }
+    pub fn new(external: Arc<External>, context: &QueryContext) -> Self {
+        Self { external, context: context.clone(), preparing: None }
     }
 
     fn prepare(&mut self, mut preparing: Box<Preparing>, waker: &Waker) -> Result<Pull> {
-        let disk = self.shared.disk()?;
-        match preparing.step(disk, &self.context, waker)? {
+        match preparing.step(&self.external.disk, &self.context, waker)? {
             None => self.preparing = Some(preparing),
             Some(Poll::Pending) => {
                 self.preparing = Some(preparing);
@@ -455,12 +453,12 @@ impl Merger {
     fn merge(&self, number: u64, range: &MergeRange, rows: usize) -> Result<()> {
         let picks = range.merge(rows);
         let gathered =
-            picks.chunks(self.context.batch_rows.max(1)).map(|picks| range.payload(picks, &self.shared.schema));
+            picks.chunks(self.context.batch_rows.max(1)).map(|picks| range.payload(picks, &self.external.disk.schema));
         let batches = gathered.collect::<Result<VecDeque<Batch>>>()?;
         let bytes = batches.iter().map(held_bytes).sum::<Result<usize>>()? + picks.len() * size_of::<Pick>();
         // Rows may be longer here than elsewhere: they are in memory, so they are counted.
-        let mut excess = self.context.memory.reservation(self.shared.name());
-        excess.overdraw(bytes.saturating_sub(self.shared.disk()?.space.cluster_bytes()));
+        let mut excess = self.context.memory.reservation(self.external.disk.name);
+        excess.overdraw(bytes.saturating_sub(self.external.disk.space.cluster_bytes()));
         let reader = {
             let mut state = self.external.state.lock();
             if let Stage::Merging(merging) = &mut state.stage {

@@ -12,7 +12,6 @@ use arrow::datatypes::{DataType, Decimal128Type, UInt64Type};
 use arrow_row::Rows;
 use diligence_base::{Error, Result};
 
-use super::encoding::KeyEncoder;
 use super::gather::Pick;
 use crate::batch::prefetch::{AHEAD, prefetch};
 
@@ -59,12 +58,13 @@ impl Keys {
         }
     }
 
-    /// The row numbers in the order of their codes; rows with equal codes in the order of arrival.
-    pub fn order(&self, encoder: &KeyEncoder) -> Vec<u32> {
+    /// The row numbers in the order of their codes, which are numbers of at most `bits` bits if they are numbers; rows
+    /// with equal codes in the order of arrival.
+    pub fn order(&self, bits: u32) -> Vec<u32> {
         let rows = self.len();
         let row_bits = usize::BITS - rows.leading_zeros();
         match self {
-            Keys::Narrow(codes) if encoder.bits() + row_bits <= u64::BITS => {
+            Keys::Narrow(codes) if bits + row_bits <= u64::BITS => {
                 let entries = codes.iter().enumerate().map(|(row, &code)| code << row_bits | row as u64).collect();
                 sorted(entries).into_iter().map(|entry| (entry & ((1 << row_bits) - 1)) as u32).collect()
             }
@@ -73,7 +73,7 @@ impl Keys {
                     codes.iter().enumerate().map(|(row, &code)| u128::from(code) << 64 | row as u128).collect();
                 sorted(entries).into_iter().map(|entry| entry as u32).collect()
             }
-            Keys::Wide(codes) if encoder.bits() + u32::BITS <= u128::BITS => {
+            Keys::Wide(codes) if bits + u32::BITS <= u128::BITS => {
                 let entries = codes.iter().enumerate().map(|(row, &code)| code << u32::BITS | row as u128).collect();
                 sorted(entries).into_iter().map(|entry| entry as u32).collect()
             }
@@ -116,13 +116,13 @@ impl Keys {
         }
     }
 
-    /// The codes of the given rows, in that order.
-    pub fn take(&self, order: &[u32], encoder: &KeyEncoder) -> Keys {
+    /// The codes of the given rows, in that order. Codes of bytes are put into `taken`, which is empty and of their
+    /// form.
+    pub fn take(&self, order: &[u32], mut taken: Keys) -> Keys {
         match self {
             Keys::Narrow(codes) => Keys::Narrow(order.iter().map(|&row| codes[row as usize]).collect()),
             Keys::Wide(codes) => Keys::Wide(order.iter().map(|&row| codes[row as usize]).collect()),
             Keys::Bytes(rows) => {
-                let mut taken = encoder.empty();
                 if let Keys::Bytes(taken) = &mut taken {
                     taken.reserve(order.len(), order.iter().map(|&row| rows.row_len(row as usize)).sum());
                     order.iter().for_each(|&row| taken.push(rows.row(row as usize)));

@@ -8,10 +8,10 @@ use diligence_base::Result;
 use diligence_disk::{SpillBuffers, SpillMemory};
 use diligence_memory::{QueryMemory, Reservation};
 
+use super::disk::Disk;
 use super::front::Rest;
 use super::merge_job::{MergeJob, Progress};
 use super::run_file::RunReader;
-use super::sink::Disk;
 
 /// Clusters to write the run and to read it: one is filled, two are read.
 const BUFFER_CLUSTERS: usize = 3;

@@ -8,10 +8,10 @@ use diligence_base::Result;
 use diligence_disk::{SpillBuffers, SpillMemory, TempSpace};
 use diligence_memory::{QueryMemory, Reservation};
 
+use super::disk::Disk;
 use super::front::{Front, MergeRange, Piece, Rest};
 use super::gather::Pick;
 use super::run_file::{DiskRun, RunWriter};
-use super::sink::Disk;
 use crate::plan::sort_plan::{CLUSTERS_PER_INPUT, CLUSTERS_WRITTEN};
 
 /// How far a step got.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 
 use super::external::Merger;
-use super::sink::{SharedSort, SortResult};
+use super::shared::{SharedSort, SortResult};
 use crate::batch::Batch;
 use crate::flow::{Accept, QueryContext, Sink, SinkState, Source, SourceState};
 
@@ -36,7 +36,7 @@ impl Source for MergeSource {
 
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         match self.shared.result()? {
-            SortResult::External(external) => Ok(Box::new(Merger::new(external, self.shared.clone(), context))),
+            SortResult::External(external) => Ok(Box::new(Merger::new(external, context))),
             SortResult::Sorted(_) => Err(Error::bug("a sort in memory was merged by packets")),
         }
     }

@@ -32,6 +32,7 @@
 //!   along.
 
 mod bound;
+mod disk;
 mod encoding;
 mod external;
 mod front;
@@ -43,6 +44,7 @@ mod merge_job;
 mod merge_source;
 mod run_builder;
 mod run_file;
+mod shared;
 mod sink;
 mod sorted;
 mod source;
@@ -62,6 +64,7 @@ use crate::plan::{SortKey, SortPlan};
 pub(crate) use bound::{BoundedColumn, FirstRowsBound};
 use keys::SortedKeys;
 use merge_source::{MergeSource, Nowhere};
+use shared::SharedSort;
 use sink::SortSink;
 use source::SortSource;
 
@@ -105,7 +108,7 @@ fn sort_with(
     spill_to: Option<&SpillTo>,
     sizes: Sizes,
 ) -> Result<SortParts> {
-    let shared = Arc::new(sink::SharedSort::new(keys, fetch, schema, spill_to, sizes)?);
+    let shared = Arc::new(SharedSort::new(keys, fetch, schema, spill_to, sizes)?);
     Ok(SortParts {
         sink: Arc::new(SortSink::new(shared.clone())),
         merge: spill_to

@@ -26,7 +26,7 @@ use super::gather::{Pick, Text, concat_batches, gather, held_bytes, settle};
 use super::keys::Keys;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare};
 use super::run_file::minimal_buffers;
-use super::sink::SharedSort;
+use super::shared::SharedSort;
 use crate::batch::Batch;
 use crate::flow::{Accept, QueryContext, SinkState};
 use crate::plan::sort_plan;
@@ -182,7 +182,7 @@ impl RunBuilder {
         }
         let shared = self.shared.clone();
         let keys = std::mem::replace(&mut self.keys, shared.encoder.empty());
-        let order = keys.order(&shared.encoder);
+        let order = keys.order(shared.encoder.bits());
         let payload = std::mem::take(&mut self.collected).in_order(&order, &shared)?;
         let run = Run { keys: keys.into_sorted(&order), payload };
         self.run_bytes += run.bytes()?;

@@ -20,9 +20,9 @@ use diligence_base::Result;
 use diligence_disk::{Grouping, SpillBuffers, SpillMemory, TempSpace};
 use diligence_memory::{QueryMemory, Reclaim, Reservation};
 
+use super::disk::Disk;
 use super::gather::{Pick, Text, gather};
 use super::merge_job::rows_in;
-use super::sink::Disk;
 use crate::batch::Batch;
 use crate::flow::{Pull, QueryContext};
 use crate::sync::Mutex;

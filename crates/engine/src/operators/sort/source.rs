@@ -6,7 +6,7 @@ use std::task::Waker;
 use diligence_base::Result;
 
 use super::external::ExternalReader;
-use super::sink::{SharedSort, SortResult};
+use super::shared::{SharedSort, SortResult};
 use super::sorted::{Reader, SortedRows};
 use crate::flow::{Pull, QueryContext, Source, SourceState};
 

@@ -24,7 +24,7 @@ use super::encoding::KeyEncoder;
 use super::gather::{Pick, held_bytes, settle};
 use super::keys::Keys;
 use super::run_builder::{Collected, RunBuilder};
-use super::sink::SharedSort;
+use super::shared::SharedSort;
 use crate::batch::{Batch, Selection};
 use crate::flow::{Accept, QueryContext, SinkState};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -93,7 +93,7 @@ impl TopRows {
         // In the order of arrival, memory is read in order.
         rows.sort_unstable();
         let payload = std::mem::take(&mut self.collected).in_order(&rows, &shared)?;
-        self.threshold = self.keys.take(&[largest as u32], &shared.encoder);
+        self.threshold = self.keys.take(&[largest as u32], shared.encoder.empty());
         let lead = match &self.threshold {
             Keys::Narrow(code) => Some(code[0]),
             Keys::Wide(code) => Some(shared.encoder.lead_of_wide(code[0])),
@@ -110,7 +110,7 @@ impl TopRows {
         {
             bound.come_nearer(&payload.slice(place, 1))?;
         }
-        self.keys = self.keys.take(&rows, &shared.encoder);
+        self.keys = self.keys.take(&rows, shared.encoder.empty());
         self.leads = self.leads.take().map(|leads| rows.iter().map(|&row| leads[row as usize]).collect());
         self.collected.push(payload, &shared)?;
         self.reserve_held()
@@ -290,7 +290,7 @@ impl SinkState for TopRows {
         self.overflow = Overflow::No;
         if self.keys.len() > 0 {
             let keys = std::mem::replace(&mut self.keys, shared.encoder.empty());
-            let mut order = keys.order(&shared.encoder);
+            let mut order = keys.order(shared.encoder.bits());
             order.truncate(self.wanted);
             let payload = std::mem::take(&mut self.collected).in_order(&order, &shared)?;
             let run = Run { keys: keys.into_sorted(&order), payload };
@@ -322,7 +322,7 @@ impl Candidates {
         self.rows = places.iter().map(|&place| self.rows[place as usize]).collect();
         self.leads = self.leads.take().map(|leads| places.iter().map(|&place| leads[place as usize]).collect());
         if self.keys.len() > 0 {
-            self.keys = self.keys.take(places, encoder);
+            self.keys = self.keys.take(places, encoder.empty());
         }
     }
 

@@ -12,11 +12,13 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::buffer::RowReader;
 use super::by_row::{ByRow, RowFunction};
-use super::framed::{FrameKind, Framed, Function, Turn};
+use super::choice::{Nothing, aggregate};
+use super::framed::{FrameKind, Framed, Function};
 use super::frames::{Frames, reach};
-use super::function::{FrameFunction, Nothing, aggregate};
+use super::function::FrameFunction;
 use super::picks::Picks;
 use super::ranking::{Ranking, RankingFunction};
+use super::turn::Turn;
 use crate::batch::Batch;
 use crate::plan::{Exclusion, SortKey, WindowCall, WindowFunction};
 

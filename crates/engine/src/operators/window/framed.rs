@@ -3,20 +3,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::{Poll, Waker, ready};
+use std::task::{Poll, ready};
 
 use arrow::array::{Array, ArrayRef, UInt32Array, new_empty_array, new_null_array};
 use arrow::compute::{concat, take};
 use datafusion_expr::WindowFrame;
 use diligence_base::{Error, Result};
-use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
-use super::buffer::{PartitionBuffer, RowReader};
+use super::buffer::RowReader;
 use super::frames::{Frames, Stretch};
 use super::function::{Arrival, FrameFunction, Need, Side};
 use super::range::RangeKeys;
-use super::rows::Rows;
+use super::turn::Turn;
 use crate::batch::{Batch, Selection};
 use crate::expressions::Expr;
 use crate::plan::Exclusion;
@@ -78,17 +77,6 @@ struct Hand {
     done: usize,
     /// Values of each function so far.
     values: Vec<Vec<ArrayRef>>,
-}
-
-/// What is at hand while values are computed.
-pub(super) struct Turn<'a> {
-    pub rows: &'a Rows,
-    pub buffer: &'a mut PartitionBuffer,
-    /// Of what these functions hold.
-    pub memory: &'a mut Reservation,
-    /// Whether it was refused more; then nothing has changed.
-    pub is_refused: &'a mut bool,
-    pub waker: &'a Waker,
 }
 
 impl Function {
@@ -350,19 +338,6 @@ impl Framed {
             }
         }
         stretches
-    }
-}
-
-impl Turn<'_> {
-    /// Reserves room for what functions are about to hold: rows that wait make room for it.
-    fn poll_grow(&mut self, bytes: usize) -> Poll<Result<()>> {
-        while let Err(refusal) = self.memory.grow(bytes) {
-            if !ready!(self.buffer.poll_spill(self.waker))? {
-                *self.is_refused = true;
-                return Poll::Ready(Err(refusal));
-            }
-        }
-        Poll::Ready(Ok(()))
     }
 }
 

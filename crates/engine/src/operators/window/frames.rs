@@ -13,9 +13,9 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use diligence_base::{Error, Result};
 
-use super::framed::Turn;
-use super::range::RangeKeys;
+use super::range::{RangeKeys, offset};
 use super::rows::Rows;
+use super::turn::Turn;
 use crate::batch::Batch;
 use crate::plan::{Exclusion, SortKey};
 
@@ -320,14 +320,6 @@ pub(super) fn reach(frame: &WindowFrame, order_by: &[SortKey]) -> Reach {
         (true, false) => Reach::Growing,
         (false, true) => Reach::Rest,
         (false, false) => Reach::Sliding,
-    }
-}
-
-/// The offset of a bound, if it has one.
-pub(super) fn offset(bound: &WindowFrameBound) -> Option<&ScalarValue> {
-    match bound {
-        WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) if !offset.is_null() => Some(offset),
-        _ => None,
     }
 }
 

@@ -42,6 +42,7 @@ mod accumulated;
 mod blocks;
 mod buffer;
 mod by_row;
+mod choice;
 mod columns;
 mod extremes;
 mod floats;
@@ -59,5 +60,6 @@ mod starts;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 pub use source::WindowSource;

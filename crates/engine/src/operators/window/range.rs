@@ -15,13 +15,13 @@ use arrow::compute::concat;
 use arrow::compute::kernels::numeric::{add, sub};
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type};
 use arrow::error::ArrowError;
+use datafusion_common::ScalarValue;
 use datafusion_expr::{WindowFrame, WindowFrameBound};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
 use super::buffer::RowReader;
-use super::framed::Turn;
-use super::frames::offset;
+use super::turn::Turn;
 use crate::batch::floats::canonical_floats;
 use crate::batch::{Batch, bytes_needed, compacted, to_logical};
 use crate::plan::SortKey;
@@ -66,6 +66,14 @@ struct Cursor {
     keys: Option<(u64, ArrayRef)>,
     /// Compares keys of rows from a first one on with targets of other rows.
     comparator: Option<(u64, u64, DynComparator)>,
+}
+
+/// The offset of a bound, if it has one.
+pub(super) fn offset(bound: &WindowFrameBound) -> Option<&ScalarValue> {
+    match bound {
+        WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) if !offset.is_null() => Some(offset),
+        _ => None,
+    }
 }
 
 impl RangeKeys {

@@ -11,8 +11,8 @@ use diligence_memory::{QueryMemory, Reservation};
 
 use super::buffer::PartitionBuffer;
 use super::columns::{Columns, columns};
-use super::framed::Turn;
 use super::rows::{Boundaries, Rows};
+use super::turn::Turn;
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::flow::{Pull, QueryContext, Source, SourceState};

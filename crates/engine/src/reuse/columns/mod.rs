@@ -49,7 +49,7 @@ use diligence_storage::{AnswerId, Cluster, SharedColumns, SharedItem, Table};
 use self::shelf::{ClusterShelf, Decoded, Entry, ItemId, Shelf, Slot, TableShelf, Value};
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
-use crate::matching::signature::canonical;
+use crate::matching::canonical::canonical;
 use crate::plan::{Node, Plan, PlanTables};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Latch, Mutex};

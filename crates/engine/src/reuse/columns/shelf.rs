@@ -9,7 +9,7 @@ use diligence_base::ids::TableId;
 use diligence_memory::Reservation;
 use diligence_storage::{AnswerId, SharedItem, Table};
 
-use crate::matching::signature::Canonical;
+use crate::matching::canonical::Canonical;
 
 /// Conditions of one table that are remembered.
 const CONDITIONS_MAX: usize = 1000;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use arrow::buffer::BooleanBuffer;
 use diligence_base::{Error, Result};
 
-use super::table::{LakeTable, OpenedFile};
 use crate::external::source::wait;
 use crate::{
     Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstStep, RowFilter, ScanRequest, Zone,
@@ -94,10 +93,22 @@ impl Cluster for LakeCluster {
     }
 }
 
+/// The data files of a table, by their numbers.
+pub(super) trait DataFiles: Send + Sync {
+    /// How many rows of a file there are, if that is known.
+    fn live_rows(&self, file: usize) -> Option<usize>;
+    /// Its length.
+    fn file_bytes(&self, file: usize) -> u64;
+    /// What messages call it.
+    fn file_name(&self, file: usize) -> String;
+    /// The clusters of a file that may have wanted rows. Reads its footer and its deletions: blocks the calling thread.
+    fn clusters(&self, file: usize, request: &ScanRequest) -> Result<Vec<Arc<dyn Cluster>>>;
+}
+
 /// A file whose footer is read with its rows: for tables of so many files that to read all footers before the first
 /// row would take too long.
 pub(super) struct WholeFile {
-    pub table: Arc<LakeTable>,
+    pub table: Arc<dyn DataFiles>,
     pub file: usize,
     pub request: ScanRequest,
 }
@@ -124,9 +135,8 @@ impl Cluster for WholeFile {
     fn fetch(&self, columns: &[usize]) -> Fetch {
         let (table, file, request, columns) = (self.table.clone(), self.file, self.request.clone(), columns.to_vec());
         Fetch::Blocking(Box::new(move || {
-            let opened: OpenedFile = table.open_file(file)?;
             let (mut parts, mut bytes) = (VecDeque::new(), 0);
-            for cluster in opened.clusters(file, &request).0 {
+            for cluster in table.clusters(file, &request)? {
                 let fetched = match cluster.fetch(&columns) {
                     Fetch::Ready(fetched) => fetched,
                     Fetch::Blocking(read) => read()?,

@@ -3,14 +3,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray};
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_common::ScalarValue;
-use diligence_base::Result;
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 
 use crate::external::schema::{JSON_TYPE, TYPE_KEY, UUID_TYPE};
-use crate::foreign_error::from_arrow;
 
 /// Types within types at most: they are walked by recursion.
 pub(super) const TYPE_DEPTH_MAX: usize = 100;
@@ -130,40 +127,5 @@ impl LakeField {
             },
             _ => file.clone(),
         }
-    }
-}
-
-/// An array with the names of fields that a type of the same form has.
-pub(in crate::external) fn rename(array: ArrayRef, ty: &DataType) -> Result<ArrayRef> {
-    let named = |field: &Field, array: &ArrayRef| {
-        Arc::new(Field::new(field.name(), array.data_type().clone(), field.is_nullable() || array.is_nullable()))
-    };
-    match (array.data_type(), ty) {
-        (DataType::Struct(is), DataType::Struct(fields)) if is.len() == fields.len() => {
-            let array = array.as_struct();
-            let columns = array.columns().iter().zip(fields);
-            let columns = columns.map(|(column, field)| rename(column.clone(), field.data_type()));
-            let columns = columns.collect::<Result<Vec<_>>>()?;
-            let fields = fields.iter().zip(&columns).map(|(field, column)| named(field, column)).collect::<Fields>();
-            let (rows, nulls) = (array.len(), array.nulls().cloned());
-            let array = StructArray::try_new_with_length(fields, columns, nulls, rows).map_err(from_arrow)?;
-            Ok(Arc::new(array))
-        }
-        (DataType::List(_), DataType::List(item)) => {
-            let list = array.as_list::<i32>();
-            let values = rename(list.values().clone(), item.data_type())?;
-            let (field, nulls) = (named(item, &values), list.nulls().cloned());
-            let list = ListArray::try_new(field, list.offsets().clone(), values, nulls).map_err(from_arrow)?;
-            Ok(Arc::new(list))
-        }
-        (DataType::Map(_, is_sorted), DataType::Map(entries, _)) => {
-            let map = array.as_map();
-            let renamed = rename(Arc::new(map.entries().clone()), entries.data_type())?;
-            let field = Arc::new(Field::new(entries.name(), renamed.data_type().clone(), false));
-            let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
-            let map = MapArray::try_new(field, offsets, renamed.as_struct().clone(), nulls, *is_sorted);
-            Ok(Arc::new(map.map_err(from_arrow)?))
-        }
-        _ => Ok(array),
     }
 }

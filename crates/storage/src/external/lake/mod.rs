@@ -24,18 +24,8 @@ use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 
 use super::options::{Format, OpenOptions};
-pub(super) use fields::rename;
 use place::Place;
 pub(super) use table::LakeTable;
-
-/// The state of a lake's table that is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LakeMoment {
-    /// By its number: a Delta Lake table's version, or the number of an Iceberg table's snapshot.
-    Version(i64),
-    /// The last one that was there at a time, in microseconds since 1970.
-    Time(i64),
-}
 
 /// Bytes of one file of a log, or of metadata, at most.
 const LOG_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;

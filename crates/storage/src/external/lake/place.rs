@@ -12,10 +12,9 @@ use futures::TryStreamExt;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::{LOG_FILE_BYTES_MAX, unsupported};
-use crate::external::location::{parse_url, url_prefix};
 use crate::external::options::Format;
 use crate::external::source::{Source, describe_io, wait};
-use crate::external::stores::{is_web, open_store, store_error};
+use crate::external::stores::{is_web, open_store, parse_url, store_error, url_prefix};
 
 /// A folder with a table.
 pub(super) struct Place {

@@ -16,7 +16,7 @@ use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 
-use super::cluster::{LakeCluster, WholeFile};
+use super::cluster::{DataFiles, LakeCluster, WholeFile};
 use super::fields::{By, LakeField};
 use super::place::Place;
 use crate::external::options::Format;
@@ -108,7 +108,7 @@ pub(in crate::external) struct LakeTable {
 
 /// A data file whose footer is read.
 #[derive(Clone)]
-pub(super) struct OpenedFile {
+struct OpenedFile {
     table: Arc<ParquetTable>,
     /// If it has not all of the table's columns.
     columns: Option<Arc<Partitions>>,
@@ -163,26 +163,8 @@ impl LakeTable {
         self.parts.watched.iter().map(|below| folder.join(below)).collect()
     }
 
-    /// How many rows of a file there are, if that is known.
-    pub(super) fn live_rows(&self, file: usize) -> Option<usize> {
-        let file = &self.parts.files[file];
-        file.rows?.checked_sub(file.rows_gone?).map(|rows| rows as usize)
-    }
-
-    pub(super) fn file_bytes(&self, file: usize) -> u64 {
-        self.parts.files[file].bytes
-    }
-
-    pub(super) fn file_name(&self, file: usize) -> String {
-        let path = &self.parts.files[file].path;
-        match path.starts_with('/') || path.contains(":/") {
-            true => path.clone(),
-            false => format!("{}/{path}", self.parts.place.name.trim_end_matches('/')),
-        }
-    }
-
     /// A data file with its footer and its deletions. Blocks the calling thread.
-    pub(super) fn open_file(&self, file: usize) -> Result<OpenedFile> {
+    fn open_file(&self, file: usize) -> Result<OpenedFile> {
         match self.opened[file].get() {
             Some(opened) => Ok(opened.clone()),
             None => {
@@ -377,9 +359,32 @@ impl LakeTable {
     }
 }
 
+impl DataFiles for LakeTable {
+    fn live_rows(&self, file: usize) -> Option<usize> {
+        let file = &self.parts.files[file];
+        file.rows?.checked_sub(file.rows_gone?).map(|rows| rows as usize)
+    }
+
+    fn file_bytes(&self, file: usize) -> u64 {
+        self.parts.files[file].bytes
+    }
+
+    fn file_name(&self, file: usize) -> String {
+        let path = &self.parts.files[file].path;
+        match path.starts_with('/') || path.contains(":/") {
+            true => path.clone(),
+            false => format!("{}/{path}", self.parts.place.name.trim_end_matches('/')),
+        }
+    }
+
+    fn clusters(&self, file: usize, request: &ScanRequest) -> Result<Vec<Arc<dyn Cluster>>> {
+        Ok(self.open_file(file)?.clusters(file, request).0)
+    }
+}
+
 impl OpenedFile {
     /// The clusters that may have wanted rows, and how many do not.
-    pub(super) fn clusters(&self, file: usize, request: &ScanRequest) -> (Vec<Arc<dyn Cluster>>, usize) {
+    fn clusters(&self, file: usize, request: &ScanRequest) -> (Vec<Arc<dyn Cluster>>, usize) {
         let inner = match &self.columns {
             Some(columns) => columns.inner_request(request),
             None => request.clone(),

@@ -12,17 +12,17 @@ use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
 
 use super::bytes::{ChunkBytes, ParquetBytes};
-use super::columns::{ColumnRows, open_column, open_flat};
+use super::column_rows::OpenColumn;
+use super::columns::{open_column, open_flat};
 use super::footer::chunk_range;
+use super::numbered::{NumberedWindows, numbered_schema};
 use super::steps::{FirstParts, LaterParts, Steps};
-use super::stored::{NumberedWindows, numbered_schema};
 use super::survey::Surveyed;
 use super::variant::{is_variant_group, json_texts};
 use super::{ParquetFile, ParquetTable, Piece};
-use crate::external::batches::columns_of;
-use crate::external::lake::rename;
+use crate::external::nested::rename;
 use crate::external::schema::{conform_column, is_uuid_bytes, nulls, uuid_texts};
-use crate::external::sieve::{SharedWindows, Sieve, Windows};
+use crate::external::sieve::{SharedWindows, Sieve, Windows, columns_of};
 use crate::memory::RowNumbers;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, FirstStep, SharedItem, Zone};
 
@@ -299,23 +299,6 @@ struct ParquetWindows {
     columns: HashMap<usize, OpenColumn>,
     /// If its columns are read in steps; then all are open.
     steps: Option<Steps>,
-}
-
-/// A column of which `at` rows are behind.
-pub(super) struct OpenColumn {
-    pub rows: Box<dyn ColumnRows>,
-    at: usize,
-}
-
-impl OpenColumn {
-    /// Passes the rows before `start`.
-    pub fn skip_to(&mut self, start: usize) -> Result<()> {
-        if self.at < start {
-            self.rows.skip(start - self.at)?;
-            self.at = start;
-        }
-        Ok(())
-    }
 }
 
 impl ParquetWindows {

@@ -7,60 +7,27 @@ use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
 use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields};
-use bytes::Bytes;
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 
 use super::bytes::FetchedRowGroup;
+use super::column_rows::ColumnRows;
 use super::fixed::{BigEndian, Bits, Cast, Convert, Fixed, Intervals};
 use super::flat::{FlatRows, Values};
-use super::footer::guard;
+use super::guard::guard;
 use super::large_page::{LargePage, Layout};
 use super::page::{Apart, Pages};
 use super::strings::{Codes, Views};
-use super::survey::Surveyed;
+use super::survey::{Surveyed, cannot_be_decoded};
 use super::{ParquetFile, Piece};
 use crate::external::selection::filter_array;
 use crate::external::source::Source;
 use crate::foreign_error::from_arrow;
 
-/// The rows of a column, from the first to the last, each passed once.
-pub(super) trait ColumnRows: Send {
-    /// Passes rows without decoding them where possible.
-    fn skip(&mut self, rows: usize) -> Result<()>;
-    /// The next rows; an error if there are fewer.
-    fn read(&mut self, rows: usize) -> Result<ArrayRef>;
-    /// Of the next `selected.len()` rows the selected ones.
-    fn read_selected(&mut self, selected: &BooleanBuffer) -> Result<ArrayRef>;
-    /// Passes what was skipped, and looks for the next `rows` rows in what has been read. For columns that are read in
-    /// steps.
-    fn look_ahead(&mut self, _rows: usize, _pass: bool) -> Result<ColumnAhead> {
-        Err(Error::bug("a column is read in steps that cannot be"))
-    }
-    /// Takes the bytes that come next of one that is read in steps.
-    fn feed(&mut self, _bytes: &Bytes) {}
-}
-
-/// How a column that is read in steps stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ColumnAhead {
-    /// Bytes that are missing of the rows that were asked for, at least.
-    pub missing_bytes: usize,
-    /// Bytes of what has been read and not passed, as it is in the file.
-    pub held_bytes: usize,
-    /// Bytes of the dictionary, and of the longest page so far, when they are not compressed.
-    pub decoded_bytes: usize,
-}
-
 /// Rows that Parquet's reader decodes at once at least: below that its cost per call shows.
 const READ_ROWS_MIN: usize = 1024;
-
-/// What errors about a column begin with.
-pub(super) fn cannot_be_decoded(piece: &Piece, column: &str) -> String {
-    format!("row group {}: column '{column}' cannot be decoded", piece.row_group)
-}
 
 /// Opens a column of a piece, of which all leaves were fetched and surveyed.
 pub(super) fn open_column(

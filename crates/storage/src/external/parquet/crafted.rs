@@ -16,9 +16,10 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::bytes::ChunkBytes;
-use super::columns::ColumnRows;
+use super::column_rows::ColumnRows;
 use super::flat::FlatRows;
-use super::page::{Kind, Pages, encoding};
+use super::header::{Kind, encoding};
+use super::page::Pages;
 use super::strings::Views;
 use crate::external::source::Source;
 use crate::external::testing::*;

@@ -8,7 +8,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
 use super::flat::{Values, range};
-use super::page::{Malformed, Page, Text};
+use super::header::{Malformed, Page, Text};
 
 /// How a stored value becomes a value of an array.
 pub(super) trait Convert: Send + 'static {

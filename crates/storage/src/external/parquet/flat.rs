@@ -13,9 +13,10 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use bytes::Bytes;
 use diligence_base::Result;
 
-use super::columns::{ColumnAhead, ColumnRows};
+use super::column_rows::{ColumnAhead, ColumnRows};
+use super::header::{Header, Kind, Malformed, Page, Text, encoding};
 use super::large_page::LargePage;
-use super::page::{Header, Kind, Malformed, Page, Pages, Text, encoding};
+use super::page::Pages;
 use super::runs::Runs;
 use super::survey::dictionary_bytes;
 use crate::external::selection::extract;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use diligence_base::limits::MORSEL_ROWS_MAX;
-use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, Result};
 use parquet::DecodeResult;
 use parquet::arrow::parquet_to_arrow_schema;
@@ -16,6 +15,7 @@ use parquet::file::metadata::{
 };
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
+use super::guard::guard;
 use super::variant::is_variant_group;
 use crate::external::options::Format;
 use crate::external::schema::{TYPE_KEY, UUID_TYPE, VARIANT_TYPE};
@@ -220,15 +220,6 @@ fn not_parquet(source: &Arc<Source>) -> Result<Error> {
             .with_hint(format!("say so: CREATE EXTERNAL TABLE … STORED AS {} …", other.name().to_uppercase())),
         None => source.error("this is no Parquet file: it neither begins nor ends with PAR1"),
     })
-}
-
-/// Runs code of the Parquet library on untrusted bytes: its errors get the file's name, and its panics become errors.
-pub(super) fn guard<T>(source: &Source, what: &str, work: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
-    match caught_quietly(work) {
-        Some(Ok(value)) => Ok(value),
-        Some(Err(error)) => Err(source.error(format!("{what} ({error})"))),
-        None => Err(source.error(what)),
-    }
 }
 
 /// The start and length of a column chunk; `None` if the footer is nonsense.

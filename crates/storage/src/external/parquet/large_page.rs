@@ -20,7 +20,7 @@ use bytes::Bytes;
 use parquet::basic::Compression;
 use zstd::stream::raw::{Decoder as Zstandard, InBuffer, Operation, OutBuffer};
 
-use super::page::{Header, Kind, Malformed, Page, Text};
+use super::header::{Header, Kind, Malformed, Page, Text};
 use super::runs::Runs;
 use super::snappy::Elements;
 

@@ -15,13 +15,17 @@
 
 mod bytes;
 mod cluster;
+mod column_rows;
 mod columns;
 #[cfg(test)]
 mod crafted;
 mod fixed;
 mod flat;
 mod footer;
+mod guard;
+mod header;
 mod large_page;
+mod numbered;
 mod page;
 mod pruning;
 mod runs;
@@ -44,15 +48,16 @@ use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::{Error, Result};
 use parquet::file::metadata::ParquetMetaData;
 
+use super::file_scan::FileScan;
 use super::schema::{Merged, logical_schema, merge};
 use super::source::Source;
-use super::table::FileScan;
 use crate::{Cluster, ScanRequest};
 
 pub(in crate::external) use footer::chunk_range;
+pub(crate) use numbered::{NumberedWindows, numbered_schema};
 pub(crate) use statistics::{SeenValues, distinct_values, extreme};
 pub use stored::Seal;
-pub(crate) use stored::{CHECKSUMS_KEY, ColumnFile, NumberedWindows, numbered_schema};
+pub(crate) use stored::{CHECKSUMS_KEY, ColumnFile};
 
 /// The files of a table, opened.
 pub(crate) struct ParquetTable {

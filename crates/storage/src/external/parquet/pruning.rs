@@ -16,7 +16,8 @@ use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::RowGroupMetaData;
 
-use super::footer::{guard, is_interval, is_uuid};
+use super::footer::{is_interval, is_uuid};
+use super::guard::guard;
 use super::{ParquetFile, ParquetTable};
 use crate::Zone;
 use crate::external::schema::{conform, is_wider, logical_type};

@@ -8,7 +8,7 @@ use arrow::buffer::BooleanBuffer;
 
 /// The stream of numbers ended early or makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed(pub &'static str);
+pub(super) struct MalformedRuns(pub &'static str);
 
 /// Reads numbers from bytes that somebody else holds; the same bytes must be given to every call.
 #[derive(Clone, Debug, Default)]
@@ -42,15 +42,15 @@ impl Default for Run {
 
 impl Runs {
     /// Numbers of `width` bits (at most 32) in these bytes.
-    pub fn new(width: u32, bytes: std::ops::Range<usize>) -> Result<Self, Malformed> {
+    pub fn new(width: u32, bytes: std::ops::Range<usize>) -> Result<Self, MalformedRuns> {
         if width > 32 {
-            return Err(Malformed("its codes are wider than 32 bits"));
+            return Err(MalformedRuns("its codes are wider than 32 bits"));
         }
         Ok(Self { width, at: bytes.start, end: bytes.end, run: Run::default() })
     }
 
     /// If the next `count` numbers are of one run of equal values, passes them and returns the value.
-    pub fn same(&mut self, bytes: &[u8], count: usize) -> Result<Option<u32>, Malformed> {
+    pub fn same(&mut self, bytes: &[u8], count: usize) -> Result<Option<u32>, MalformedRuns> {
         self.load(bytes)?;
         match &mut self.run {
             Run::Same { value, left } if *left >= count => {
@@ -62,7 +62,7 @@ impl Runs {
     }
 
     /// Fills `out` with the next numbers.
-    pub fn read(&mut self, bytes: &[u8], mut out: &mut [u32]) -> Result<(), Malformed> {
+    pub fn read(&mut self, bytes: &[u8], mut out: &mut [u32]) -> Result<(), MalformedRuns> {
         while !out.is_empty() {
             self.load(bytes)?;
             let count = match &mut self.run {
@@ -86,7 +86,7 @@ impl Runs {
     }
 
     /// Of the next `count` numbers, which must be of one bit, says which are 1.
-    pub fn read_bits(&mut self, bytes: &[u8], count: usize) -> Result<BooleanBuffer, Malformed> {
+    pub fn read_bits(&mut self, bytes: &[u8], count: usize) -> Result<BooleanBuffer, MalformedRuns> {
         debug_assert_eq!(self.width, 1);
         let mut out = BooleanBufferBuilder::new(count);
         while out.len() < count {
@@ -111,7 +111,7 @@ impl Runs {
     }
 
     /// Passes numbers.
-    pub fn skip(&mut self, bytes: &[u8], mut count: usize) -> Result<(), Malformed> {
+    pub fn skip(&mut self, bytes: &[u8], mut count: usize) -> Result<(), MalformedRuns> {
         while count > 0 {
             self.load(bytes)?;
             let passed = match &mut self.run {
@@ -133,7 +133,7 @@ impl Runs {
     }
 
     /// Reads the next header if the run is used up.
-    fn load(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    fn load(&mut self, bytes: &[u8]) -> Result<(), MalformedRuns> {
         loop {
             let left = match self.run {
                 Run::Same { left, .. } | Run::Packed { left, .. } => left,
@@ -145,7 +145,7 @@ impl Runs {
             let mut shift = 0;
             loop {
                 if self.at >= self.end {
-                    return Err(Malformed("it has fewer codes than values"));
+                    return Err(MalformedRuns("it has fewer codes than values"));
                 }
                 let byte = bytes[self.at];
                 self.at += 1;
@@ -155,7 +155,7 @@ impl Runs {
                     break;
                 }
                 if shift > 35 {
-                    return Err(Malformed("a run is too long"));
+                    return Err(MalformedRuns("a run is too long"));
                 }
             }
             let count = (header >> 1) as usize;
@@ -163,7 +163,7 @@ impl Runs {
                 let size = self.width.div_ceil(8) as usize;
                 let Some(raw) = bytes.get(self.at..(self.at + size).min(self.end)).filter(|raw| raw.len() == size)
                 else {
-                    return Err(Malformed("a run is cut off"));
+                    return Err(MalformedRuns("a run is cut off"));
                 };
                 let mut value = [0; 4];
                 value[..size].copy_from_slice(raw);
@@ -181,7 +181,7 @@ impl Runs {
                 self.run = Run::Packed { start: self.at, next: 0, left };
                 self.at += here;
                 if left == 0 && count > 0 {
-                    return Err(Malformed("a group is cut off"));
+                    return Err(MalformedRuns("a group is cut off"));
                 }
             }
         }
@@ -189,14 +189,14 @@ impl Runs {
 }
 
 /// Unpacks numbers `first..` of a bit-packed group.
-fn unpack(packed: &[u8], first: usize, width: u32, out: &mut [u32]) -> Result<(), Malformed> {
+fn unpack(packed: &[u8], first: usize, width: u32, out: &mut [u32]) -> Result<(), MalformedRuns> {
     if width == 0 {
         out.fill(0);
         return Ok(());
     }
     let bits = width as usize;
     if (first + out.len()) * bits > packed.len() * 8 {
-        return Err(Malformed("a group is cut off"));
+        return Err(MalformedRuns("a group is cut off"));
     }
     // One number at a time up to a whole group of eight, then groups, then the rest.
     let head = (first.next_multiple_of(8) - first).min(out.len());

@@ -12,31 +12,31 @@
 
 /// What is wrong with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed(pub &'static str);
+pub(super) struct MalformedBlock(pub &'static str);
 
 /// Bytes after the output's end that may be written.
 const SLACK: usize = 64;
 
 /// The length of the text of a block, and where its elements begin.
-pub(super) fn text_length(block: &[u8]) -> Result<(usize, usize), Malformed> {
+pub(super) fn text_length(block: &[u8]) -> Result<(usize, usize), MalformedBlock> {
     let mut length = 0u64;
     for (index, &byte) in block.iter().enumerate().take(5) {
         length |= u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
             return match u32::try_from(length) {
                 Ok(length) => Ok((length as usize, index + 1)),
-                Err(_) => Err(Malformed("its length is beyond four gigabytes")),
+                Err(_) => Err(MalformedBlock("its length is beyond four gigabytes")),
             };
         }
     }
-    Err(Malformed("its length is cut off"))
+    Err(MalformedBlock("its length is cut off"))
 }
 
 /// Appends the text of a block, which must have `length` bytes, to `out`.
-pub(super) fn decompress(block: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+pub(super) fn decompress(block: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), MalformedBlock> {
     let (stated, start) = text_length(block)?;
     if stated != length {
-        return Err(Malformed("its length is not the page's"));
+        return Err(MalformedBlock("its length is not the page's"));
     }
     // Exactly: growing in steps would take up to twice as much for pages that differ a little.
     out.reserve_exact(length + SLACK);
@@ -44,7 +44,7 @@ pub(super) fn decompress(block: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     // SAFETY: `length + SLACK` bytes after `begin` are within the capacity.
     let written = unsafe { expand(&block[start..], out.as_mut_ptr().add(begin), length)? };
     if written != length {
-        return Err(Malformed("it is shorter than it says"));
+        return Err(MalformedBlock("it is shorter than it says"));
     }
     // SAFETY: `expand` has written all `length` bytes.
     unsafe { out.set_len(begin + length) };
@@ -64,7 +64,13 @@ impl Elements {
     /// Appends about `most` bytes of text to `out`, which has at least what the text may be copied from, and says how
     /// many bytes of the input were used up: those of the next call begin behind them. `is_last` says that there will
     /// be no more of them.
-    pub fn expand(&mut self, input: &[u8], is_last: bool, most: usize, out: &mut Vec<u8>) -> Result<usize, Malformed> {
+    pub fn expand(
+        &mut self,
+        input: &[u8],
+        is_last: bool,
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, MalformedBlock> {
         let end = out.len() + most;
         let mut at = 0;
         if !self.begun {
@@ -94,7 +100,7 @@ impl Elements {
                 _ => 4,
             };
             let Some(operand) = input.get(at + 1..at + 1 + operands) else {
-                return if is_last { Err(Malformed("it is cut off")) } else { Ok(at) };
+                return if is_last { Err(MalformedBlock("it is cut off")) } else { Ok(at) };
             };
             at += 1 + operands;
             let operand = operand.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte));
@@ -107,7 +113,7 @@ impl Elements {
                 _ => (usize::from(tag >> 2) + 1, operand),
             };
             if offset == 0 || offset > out.len() {
-                return Err(Malformed("it copies from before its start, or from further back than writers do"));
+                return Err(MalformedBlock("it copies from before its start, or from further back than writers do"));
             }
             let from = out.len() - offset;
             if offset >= size {
@@ -123,9 +129,9 @@ impl Elements {
 ///
 /// # Safety
 /// `length + SLACK` bytes from `out` must be writable.
-unsafe fn expand(input: &[u8], out: *mut u8, length: usize) -> Result<usize, Malformed> {
-    const SHORT: Malformed = Malformed("it is cut off");
-    const LONG: Malformed = Malformed("it is longer than it says");
+unsafe fn expand(input: &[u8], out: *mut u8, length: usize) -> Result<usize, MalformedBlock> {
+    const SHORT: MalformedBlock = MalformedBlock("it is cut off");
+    const LONG: MalformedBlock = MalformedBlock("it is longer than it says");
     let end = input.len();
     let source = input.as_ptr();
     let mut at = 0;
@@ -198,7 +204,7 @@ unsafe fn expand(input: &[u8], out: *mut u8, length: usize) -> Result<usize, Mal
             ((tag >> 2) as usize + 1, offset as usize)
         };
         if offset == 0 || offset > to {
-            return Err(Malformed("it copies from before its start"));
+            return Err(MalformedBlock("it copies from before its start"));
         }
         if size > length - to {
             return Err(LONG);

@@ -13,8 +13,7 @@ use bytes::Bytes;
 use diligence_base::{Error, Result};
 
 use super::bytes::{ChunkBytes, ParquetBytes};
-use super::cluster::OpenColumn;
-use super::columns::ColumnAhead;
+use super::column_rows::{ColumnAhead, OpenColumn};
 use super::survey::VALUE_BYTES;
 
 /// What the first read brings.

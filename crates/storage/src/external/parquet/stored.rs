@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::ArrayRef;
-use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::seams::Disk;
@@ -14,12 +13,10 @@ use diligence_base::{Error, Result};
 use super::cluster::ParquetCluster;
 use super::footer::{self, Footer};
 use super::{ParquetFile, ParquetTable, cut, pruning};
+use crate::Cluster;
 use crate::external::schema::{conform, conform_column, logical_schema};
-use crate::external::selection::filter_array;
-use crate::external::sieve::Windows;
 use crate::external::source::Source;
-use crate::memory::{ROW_NUMBERS, RowNumbers};
-use crate::{Cluster, Fetch, Fetched, RowFilter};
+use crate::memory::RowNumbers;
 
 /// Where the checksums are among the metadata: eight digits for each column's part, row group by row group.
 pub(crate) const CHECKSUMS_KEY: &str = "diligence.checksums";
@@ -146,55 +143,4 @@ fn table_of(
         checksums: Some(checksums.clone()),
     };
     Arc::new(ParquetTable { schema, files: vec![file], statistics: OnceLock::new() })
-}
-
-/// A table's columns with the numbers of its rows behind them.
-pub(crate) fn numbered_schema(schema: &SchemaRef) -> SchemaRef {
-    let mut fields = schema.fields().to_vec();
-    fields.push(Arc::new(Field::new(ROW_NUMBERS, DataType::Int64, false)));
-    Arc::new(Schema::new(fields))
-}
-
-/// Windows with the numbers of their rows.
-pub(crate) struct NumberedWindows<W> {
-    pub inner: W,
-    pub numbers: RowNumbers,
-    /// Which column they are.
-    pub column: usize,
-    pub start: usize,
-    pub rows: usize,
-}
-
-impl<W: Windows> Windows for NumberedWindows<W> {
-    fn advance(&mut self, rows_max: usize) -> Result<usize> {
-        self.start += self.rows;
-        self.rows = self.inner.advance(rows_max)?;
-        Ok(self.rows)
-    }
-
-    fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
-        if column != self.column {
-            return self.inner.column(column, selected);
-        }
-        let numbers: ArrayRef = Arc::new(self.numbers.slice(self.start, self.rows));
-        selected.map_or(Ok(numbers.clone()), |selected| filter_array(&numbers, selected))
-    }
-
-    fn judged(&mut self, place: usize, filter: &dyn RowFilter, left: usize) -> Result<Option<BooleanBuffer>> {
-        if filter.columns() == [self.column] { Ok(None) } else { self.inner.judged(place, filter, left) }
-    }
-
-    fn bytes(&self) -> usize {
-        self.inner.bytes()
-    }
-
-    fn missing(&mut self, rows_max: usize) -> Result<Option<Fetch>> {
-        self.inner.missing(rows_max)
-    }
-
-    fn bring(&mut self, read: Fetched) -> Result<()> {
-        self.inner.bring(read)
-    }
-
-    const MAY_TRY_AGAIN: bool = W::MAY_TRY_AGAIN;
 }

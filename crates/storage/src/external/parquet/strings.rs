@@ -8,7 +8,7 @@ use arrow::datatypes::Int32Type;
 
 use super::fixed::check_codes;
 use super::flat::Values;
-use super::page::{Malformed, Page, Text};
+use super::header::{Malformed, Page, Text};
 
 /// Text of views is cut into buffers of less than this, because views count with 32 bits.
 const BUFFER_BYTES_MAX: usize = i32::MAX as usize;

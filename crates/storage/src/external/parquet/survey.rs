@@ -11,9 +11,14 @@ use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::bytes::{ChunkBytes, ParquetBytes};
-use super::columns::cannot_be_decoded;
-use super::page::{Header, Kind, Malformed, Pages, encoding, is_supported};
+use super::header::{Header, Kind, Malformed, encoding};
+use super::page::{Pages, is_supported};
 use super::{ParquetFile, Piece};
+
+/// What errors about a column begin with.
+pub(super) fn cannot_be_decoded(piece: &Piece, column: &str) -> String {
+    format!("row group {}: column '{column}' cannot be decoded", piece.row_group)
+}
 
 /// What was fetched of a piece, with a survey of each leaf.
 pub(super) struct Surveyed {

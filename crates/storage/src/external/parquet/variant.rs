@@ -10,7 +10,7 @@ use parquet::errors::ParquetError;
 use parquet_variant_compute::{VariantArray, unshred_variant};
 use parquet_variant_json::VariantToJson;
 
-use super::footer::guard;
+use super::guard::guard;
 use crate::external::source::Source;
 
 /// Whether a type is that of a group with the parts of a variant.

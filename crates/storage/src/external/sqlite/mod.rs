@@ -29,12 +29,13 @@ use diligence_base::{Error, Result};
 
 use self::declared::DeclaredColumn;
 use self::pages::Pages;
-use self::tree::{Cell, Leaf};
+use self::tree::Leaf;
+use self::values::Cell;
 use super::batches::{BatchSource, BatchWindows, missing_columns_of};
+use super::file_scan::FileScan;
 use super::options::OpenOptions;
 use super::sieve::Sieve;
 use super::source::Source;
-use super::table::FileScan;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 /// Bytes of pages that are a cluster.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use diligence_base::Result;
 
 use super::pages::Pages;
-use super::values::Value;
+use super::values::{Cell, Value};
 
 /// The kinds of pages of tables.
 const INTERIOR: u8 = 0x05;
@@ -18,12 +18,6 @@ const FILE_HEADER_BYTES: usize = 100;
 
 /// Levels of a tree at most.
 const DEPTH_MAX: usize = 64;
-
-/// A row: its number and its values.
-pub(super) struct Cell {
-    pub row: i64,
-    pub values: Vec<Value>,
-}
 
 /// A page with rows.
 pub(super) struct Leaf<'a> {

@@ -7,7 +7,6 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::DataType;
 
 use super::declared::{DeclaredColumn, Literal};
-use super::tree::Cell;
 use crate::external::schema::type_name;
 
 /// How texts are encoded.
@@ -27,6 +26,12 @@ pub(super) enum Value {
     /// In the database's encoding.
     Text(Vec<u8>),
     Blob(Vec<u8>),
+}
+
+/// A row: its number and its values.
+pub(super) struct Cell {
+    pub row: i64,
+    pub values: Vec<Value>,
 }
 
 impl Value {

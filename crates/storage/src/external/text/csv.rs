@@ -22,12 +22,12 @@ use super::{
     encoded_as, place, probes, sample,
 };
 use crate::external::batches::missing_columns_of;
+use crate::external::file_scan::FileScan;
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects, Written};
 use crate::external::schema::{field_type_name, logical_schema, type_name, with_types};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
-use crate::external::table::FileScan;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 const _: () = assert!(WINDOW_BYTES_MAX + 2 * RECORD_BYTES_MAX <= TEXT_BYTES_MAX);

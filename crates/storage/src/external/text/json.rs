@@ -26,13 +26,13 @@ use super::{
     probes, sample,
 };
 use crate::external::batches::{BatchSource, BatchWindows, missing_columns_of};
+use crate::external::file_scan::FileScan;
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects};
 use crate::external::schema::{conform_column, logical_schema, type_name, with_types};
 use crate::external::selection::filter_array;
 use crate::external::sieve::Sieve;
 use crate::external::source::Source;
-use crate::external::table::FileScan;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 /// The files of a table, opened.

@@ -29,6 +29,7 @@ use diligence_base::{Error, Result};
 use encoded::Encoded;
 
 use super::options::{Compression, OpenOptions};
+use super::rejects::RecordFile;
 use super::source::Source;
 use crate::{Fetch, Fetched};
 
@@ -191,10 +192,13 @@ impl TextFile {
     }
 }
 
-impl TextFile {
-    /// The numbers of the lines that begin at or hold these bytes of a plain file, which are in order; none where that
-    /// cannot be found out. Reads the file once.
-    pub fn lines_of(&self, offsets: &[u64]) -> Vec<u64> {
+impl RecordFile for TextFile {
+    fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// Of plain files only.
+    fn lines_of(&self, offsets: &[u64]) -> Vec<u64> {
         const READ_BYTES: u64 = 8 * 1024 * 1024;
         let mut lines = Vec::with_capacity(offsets.len());
         if self.is_streamed() || !self.source.is_local() {

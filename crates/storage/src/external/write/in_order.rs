@@ -38,12 +38,12 @@ impl WrittenPiece {
 pub(super) struct Sequence {
     /// The first place that is not whole.
     first: usize,
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, WrittenPlace>,
     bytes: usize,
 }
 
 #[derive(Default)]
-struct Place {
+struct WrittenPlace {
     pieces: Vec<WrittenPiece>,
     is_whole: bool,
 }

@@ -11,7 +11,7 @@ use datafusion_expr::utils::AggregateOrderSensitivity;
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 
 /// The function of values and their keys.
-pub(super) fn extreme(is_greatest: bool) -> Arc<AggregateUDF> {
+pub(in crate::functions) fn extreme(is_greatest: bool) -> Arc<AggregateUDF> {
     let signature = Signature::any(2, Volatility::Immutable);
     Arc::new(AggregateUDF::from(Extreme { is_greatest, signature }))
 }

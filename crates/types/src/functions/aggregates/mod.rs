@@ -13,7 +13,6 @@
 mod extremes;
 mod interval_sum;
 mod of_rows;
-mod origin;
 mod percentiles;
 mod regression;
 mod row_order;
@@ -36,8 +35,9 @@ use super::decimal::{numeric_type, precision_scale};
 use crate::SqlType;
 use crate::range_type::RangeKind;
 
+pub(super) use self::extremes::extreme;
 pub use self::of_rows::RowsFunction;
-pub use self::origin::AggregateOrigin;
+pub(super) use self::rows::made_of;
 pub use self::rows::{Computed, rows_udaf};
 pub use self::single_value::single_value_udaf;
 

@@ -61,7 +61,7 @@ impl Stretches<'_> {
 
 impl RowsFunction {
     /// All of them; none has another place in a later version.
-    pub(super) const ALL: [Self; 9] = [
+    pub(in crate::functions) const ALL: [Self; 9] = [
         Self::ArrayAgg,
         Self::StringAgg,
         Self::Mode,

@@ -109,7 +109,7 @@ pub fn rows_udaf(
 pub(super) type Made = (Computed, Vec<DataType>, Vec<(DataType, SortOptions)>, bool, SqlType);
 
 /// What an aggregate was made of.
-pub(super) fn made_of(function: &AggregateUDF) -> Option<Made> {
+pub(in crate::functions) fn made_of(function: &AggregateUDF) -> Option<Made> {
     let rows: &Rows = function.inner().downcast_ref()?;
     let (arguments, keys) = rows.types.split_at_checked(rows.arguments)?;
     let keys = keys.iter().cloned().zip(rows.keys.iter().copied()).collect();

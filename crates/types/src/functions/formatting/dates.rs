@@ -4,7 +4,7 @@ use arrow::datatypes::IntervalMonthDayNano;
 use diligence_base::Result;
 
 use super::keywords::{Field, LetterCase, Piece, Pieces};
-use super::{offset_text, ordinal_ending};
+use super::ordinal_ending;
 use crate::functions::calendar::{
     DAY, DAYS, Day, HOUR, JULIAN_OFFSET, MINUTE, MONTHS, SECOND, checked_date, is_infinite, iso_weekday,
     iso_year_start, month_length, split, timestamp_of, weekday,
@@ -13,7 +13,7 @@ use crate::functions::catalog::Catalog;
 use crate::functions::columns::{Date, Timestamp, kernel};
 use crate::functions::errors::value_error;
 use crate::functions::intervals::time_of;
-use crate::functions::zones::{Zones, abbreviation_at};
+use crate::functions::zones::{Zones, abbreviation_at, offset_text};
 use crate::text::Zone;
 
 const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];

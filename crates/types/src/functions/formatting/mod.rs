@@ -16,16 +16,6 @@ pub(super) fn declare(catalog: &mut Catalog) {
     numbers::declare(catalog);
 }
 
-/// An offset from Greenwich as `+02`, `-03:30`.
-pub(super) fn offset_text(seconds: i64) -> String {
-    let sign = if seconds < 0 { '-' } else { '+' };
-    let minutes = seconds.abs() / 60;
-    match minutes % 60 {
-        0 => format!("{sign}{:02}", minutes / 60),
-        rest => format!("{sign}{:02}:{rest:02}", minutes / 60),
-    }
-}
-
 /// The English ending of an ordinal number.
 fn ordinal_ending(digits: &str) -> &'static str {
     let bytes = digits.as_bytes();

@@ -2,14 +2,21 @@
 
 use diligence_base::Result;
 
+use super::super::Body;
 use super::super::catalog::Catalog;
-use super::super::columns::kernel;
+use super::super::columns::{Columns, kernel};
 use super::super::errors::{invalid_argument, value_error};
 use super::access::Steps;
 use crate::text::json::{Json, JsonKind, JsonPart, parse, unique, write};
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
+    declare_operators(catalog);
+    declare_changes(catalog);
+}
+
+/// Operators, and functions that do the same.
+fn declare_operators(catalog: &mut Catalog) {
     catalog.add(
         "@>(jsonb, jsonb) -> boolean",
         kernel!(try |whole: &str, part: &str| Ok(contains(&parse(whole)?, &parse(part)?, true))),
@@ -51,10 +58,14 @@ pub(super) fn declare(catalog: &mut Catalog) {
             kernel!(try |json: &str, path: Steps| changed(json, path, |json, path| at_path(json, path, &Change::Delete))),
         );
     }
+}
+
+/// Functions that give the value with another part, or in another form.
+fn declare_changes(catalog: &mut Catalog) {
     catalog.add(
         "jsonb_set(jsonb, text[], jsonb, boolean?) -> jsonb",
-        super::super::Body::Kernel(|arguments, call| {
-            let columns = super::super::columns::Columns::new(arguments, call);
+        Body::Kernel(|arguments, call| {
+            let columns = Columns::new(arguments, call);
             match arguments.len() {
                 3 => columns.map(|(json, path, new): (&str, Steps, &str)| set(json, path, new, true)),
                 _ => columns.map(|(json, path, new, creates): (&str, Steps, &str, bool)| set(json, path, new, creates)),
@@ -78,8 +89,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog
         .add(
             "jsonb_set_lax(jsonb, text[], jsonb, boolean?, text?) -> jsonb",
-            super::super::Body::Kernel(|arguments, call| {
-                let columns = super::super::columns::Columns::new(arguments, call);
+            Body::Kernel(|arguments, call| {
+                let columns = Columns::new(arguments, call);
                 match arguments.len() {
                     3 => columns.map(|(json, path, new): (Option<&str>, Option<Steps>, Option<&str>)| {
                         set_lax(json, path, new, Some(true), Some("use_json_null"))
@@ -104,8 +115,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
         .lenient();
     catalog.add(
         "jsonb_insert(jsonb, text[], jsonb, boolean?) -> jsonb",
-        super::super::Body::Kernel(|arguments, call| {
-            let columns = super::super::columns::Columns::new(arguments, call);
+        Body::Kernel(|arguments, call| {
+            let columns = Columns::new(arguments, call);
             match arguments.len() {
                 3 => columns.map(|(json, path, new): (&str, Steps, &str)| insert(json, path, new, false)),
                 _ => columns.map(|(json, path, new, after): (&str, Steps, &str, bool)| insert(json, path, new, after)),

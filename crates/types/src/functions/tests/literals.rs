@@ -11,7 +11,7 @@ use datafusion_common::utils::SingleRowListArrayBuilder;
 use crate::SqlType;
 use crate::functions::calendar::{Day, HOUR, MINUTE, SECOND, split};
 use crate::functions::decimal::Decimal;
-use crate::functions::formatting::offset_text;
+use crate::functions::zones::offset_text;
 use crate::text::Zone;
 
 /// The session's time zone in all tests.

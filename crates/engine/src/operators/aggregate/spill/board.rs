@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 
 use super::super::group_table::Chunk;
 use super::Spill;
-use super::merge::Partition;
+use super::files::Partition;
 use super::outgoing::Outgoing;
 use crate::sync::Mutex;
 

@@ -120,3 +120,19 @@ impl PartitionFiles {
         files.collect()
     }
 }
+
+/// A file whose rows have nothing in common with those of others.
+pub(in super::super) struct Partition {
+    pub file: BatchFile,
+    /// By the hash of which level its rows are together.
+    pub level: u32,
+    /// Whether they are pairs, or groups.
+    pub is_pairs: bool,
+}
+
+impl Partition {
+    /// One of some files.
+    pub(super) fn of(files: &PartitionFiles, file: BatchFile) -> Self {
+        Self { file, level: files.level, is_pairs: files.is_pairs }
+    }
+}

@@ -15,34 +15,18 @@ use super::super::key_encoding::EncodedKeys;
 use super::super::key_table::KeyTable;
 use super::super::states::Placement;
 use super::board::{Board, Resident};
-use super::files::PartitionFiles;
+use super::files::{Partition, PartitionFiles};
 use super::outgoing::Outgoing;
 use super::resolve::Resolve;
 use super::{LEVELS_MAX, Spill};
 use crate::batch::Batch;
-use crate::temp::{BatchFile, BatchReader};
+use crate::temp::BatchReader;
 
 /// A partition is split when what has been brought together of it has so many clusters, and not before.
 const PARTS_CLUSTERS_MIN: usize = 2;
 
 /// Rows that are looked up at once.
 const STEP_ROWS: usize = 4096;
-
-/// A file whose rows have nothing in common with those of others.
-pub(in super::super) struct Partition {
-    pub file: BatchFile,
-    /// By the hash of which level its rows are together.
-    pub level: u32,
-    /// Whether they are pairs, or groups.
-    pub is_pairs: bool,
-}
-
-impl Partition {
-    /// One of some files.
-    pub(super) fn of(files: &PartitionFiles, file: BatchFile) -> Self {
-        Self { file, level: files.level, is_pairs: files.is_pairs }
-    }
-}
 
 /// What has been read so far.
 enum ReadSoFar {

@@ -20,7 +20,6 @@ use diligence_memory::Reservation;
 use super::super::group_table::{Chunk, GroupTable};
 use super::super::key_layout::KeyLayout;
 use super::super::key_table::{KeyTable, Keys};
-use super::super::local::piece_of;
 use super::super::states::distinct::{group_of, set_group};
 use super::super::states::{State, nothing};
 use super::Spill;
@@ -120,7 +119,7 @@ impl Outgoing {
     /// The groups of a chunk in some partitions, all of one piece, to its file of level 0.
     pub fn of_chunk(spill: &Arc<Spill>, chunk: Chunk, partitions: &[Range<usize>]) -> Self {
         let mut outgoing = Self::empty(spill, &spill.groups, &spill.pairs);
-        outgoing.only = Some(piece_of(&chunk, spill.groups.len()));
+        outgoing.only = Some(chunk.piece(spill.groups.len()));
         let ranges = partitions.iter().map(|partitions| chunk.groups_in(partitions)).collect::<Vec<_>>();
         outgoing.add_groups(chunk.keys, chunk.states, &ranges, chunk.reservation);
         outgoing

@@ -15,7 +15,7 @@ use diligence_base::{Error, Result};
 
 use super::super::arena::{Arena, Place};
 use super::super::key_encoding::{BytesValues, bytes_values, into_type};
-use super::min_max::MinMaxState;
+use super::extreme::MinMaxState;
 use super::{Placement, for_each_valid};
 use crate::batch::to_logical;
 use crate::batch::views::{self, INLINE_BYTES};

@@ -12,6 +12,7 @@
 
 pub(super) mod count;
 pub(super) mod distinct;
+pub(super) mod extreme;
 mod extreme_bytes;
 pub(super) mod foreign;
 pub(super) mod min_max;
@@ -27,8 +28,8 @@ use diligence_base::{Error, Result};
 
 use count::RowCounts;
 use distinct::DistinctState;
+use extreme::MinMaxState;
 use foreign::ForeignState;
-use min_max::MinMaxState;
 use sum::SumState;
 
 /// Up to how many groups a batch's values are first added up in lanes: four per group, so that adding to a group does

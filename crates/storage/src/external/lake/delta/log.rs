@@ -10,7 +10,8 @@ use diligence_base::{Error, Result};
 use super::actions::{Action, Add, DeletionVector, MetaData, Protocol};
 use super::checkpoint;
 use crate::external::lake::place::{Entry, Place};
-use crate::external::lake::{DELTA_LOG, LAKE_FILES_MAX, LakeMoment};
+use crate::external::lake::{DELTA_LOG, LAKE_FILES_MAX};
+use crate::external::options::LakeMoment;
 
 /// The table in one version.
 pub(super) struct State {

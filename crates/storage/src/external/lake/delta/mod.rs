@@ -26,9 +26,10 @@ use self::actions::{Add, DeletionVector, FileCount, FileStatistics, MetaData, Pr
 use super::fields::{By, LakeField, LakeType};
 use super::place::Place;
 use super::table::{Bounds, Lake, LakeFile, LakeParts, LakeTable, unknown};
-use super::{DELTA_LOG, LakeMoment, unsupported};
+use super::{DELTA_LOG, unsupported};
 use crate::RowFilter;
 use crate::external::options::Format;
+use crate::external::options::LakeMoment;
 use crate::external::partitions::percent_decoded;
 use crate::external::schema::type_name;
 

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::external::lake::place::Place;
-use crate::external::lake::{ICEBERG_METADATA, LOG_FILE_BYTES_MAX, LakeMoment, is_iceberg_metadata, unsupported};
+use crate::external::lake::{ICEBERG_METADATA, LOG_FILE_BYTES_MAX, is_iceberg_metadata, unsupported};
+use crate::external::options::LakeMoment;
 
 /// The newest version of the format that is read.
 const FORMAT_VERSION_MAX: i64 = 3;

@@ -24,12 +24,13 @@ use serde_json::Value as Json;
 use self::avro::Value;
 use self::deletes::Deletes;
 use self::manifest::ListedFile;
+use super::ICEBERG_METADATA;
 use super::fields::{By, LakeField, LakeType};
 use super::place::Place;
 use super::table::{Bounds, Lake, LakeFile, LakeParts, LakeTable, unknown};
-use super::{ICEBERG_METADATA, LakeMoment};
 use crate::RowFilter;
 use crate::external::options::Format;
+use crate::external::options::LakeMoment;
 
 /// The property that has names of columns in files without numbers.
 const NAME_MAPPING: &str = "schema.name-mapping.default";

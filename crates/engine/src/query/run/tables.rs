@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::run::QueryRun;
+use super::QueryRun;
 use super::work::{TableWork, catch};
 use crate::operators::hash_join::Begin;
 use crate::pipeline::Graph;

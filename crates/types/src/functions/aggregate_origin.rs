@@ -7,12 +7,10 @@ use arrow::datatypes::DataType;
 use datafusion_common::Result;
 use datafusion_expr::AggregateUDF;
 
-use super::super::catalog::{aggregate_names, aggregates};
-use super::extremes::extreme;
-use super::of_rows::RowsFunction;
-use super::rows::{Computed, made_of, rows_udaf};
+use super::AggregateBody;
+use super::aggregates::{Computed, RowsFunction, extreme, made_of, rows_udaf};
+use super::register::{aggregate_names, aggregates};
 use crate::SqlType;
-use crate::functions::AggregateBody;
 
 /// The accumulators of the catalog's overloads, by name and place.
 static ACCUMULATORS: LazyLock<Vec<(&'static str, usize, Arc<AggregateUDF>)>> = LazyLock::new(|| {

@@ -11,16 +11,16 @@ use arrow::datatypes::{DECIMAL64_MAX_SCALE, DataType, Int8Type, Int16Type, Int32
 use diligence_base::Result;
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
+use super::Node;
 use super::arithmetic::{power_of_ten, scaled};
-use super::node::Node;
-use super::operand::{Narrow, Operand};
 use super::strings::is_string;
 use crate::batch::{Batch, nulls_of};
+use crate::expressions::operand::{Narrow, Operand};
 
 /// An expression cast to another type.
 #[derive(Debug)]
-pub(super) struct Cast {
-    pub(super) input: Box<Node>,
+pub(in crate::expressions) struct Cast {
+    pub(in crate::expressions) input: Box<Node>,
     from: DataType,
     to: DataType,
     options: CastOptions<'static>,
@@ -42,18 +42,23 @@ enum Way {
 }
 
 impl Cast {
-    pub(super) fn new(input: Node, from: DataType, to: &DataType, options: &CastOptions<'static>) -> Self {
+    pub(in crate::expressions) fn new(
+        input: Node,
+        from: DataType,
+        to: &DataType,
+        options: &CastOptions<'static>,
+    ) -> Self {
         let way = Way::of(&from, to, options).unwrap_or(Way::Foreign);
         Self { input: Box::new(input), from, to: to.clone(), options: options.clone(), way }
     }
 
     /// Whether some value may make it fail.
-    pub(super) fn may_fail(&self) -> bool {
+    pub(in crate::expressions) fn may_fail(&self) -> bool {
         self.way == Way::Foreign
     }
 
     /// The cast values for a batch's rows.
-    pub(super) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
+    pub(in crate::expressions) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
         let input = self.input.evaluate(batch)?;
         let constant = input.constant;
         let narrow = match (&self.way, &self.to) {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::info::{QueryInfo, QueryState, Waits};
-use super::run::QueryRun;
+use super::QueryRun;
 use super::shared::Shared;
 use crate::flow::profile::{OperatorProfile, PipelineProfile, Profile, Spills, Totals};
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelineSpec};
+use crate::query::info::{QueryInfo, QueryState, Waits};
 use crate::stages::Packet;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -85,7 +85,7 @@ impl QueryRun {
     }
 
     /// Clusters read and to be read, those of what is built for it included.
-    pub(super) fn clusters(&self) -> (usize, usize) {
+    pub(in crate::query) fn clusters(&self) -> (usize, usize) {
         let built = self.shared.get().and_then(Shared::build).map_or((0, 0), |build| build.clusters());
         self.scans.get().into_iter().flatten().fold(built, |(done, total), scan| {
             (done + scan.clusters_done.load(Ordering::Relaxed), total + scan.clusters_total.load(Ordering::Relaxed))

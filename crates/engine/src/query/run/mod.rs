@@ -8,6 +8,11 @@
 //! everything in it, then the query counts as ended, and only then the reader hears of it. So whoever has seen the end
 //! of a stream finds its memory free and its state final.
 
+pub(crate) mod shared;
+mod shown;
+mod tables;
+mod work;
+
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
@@ -17,11 +22,12 @@ use diligence_base::limits::{PRINTED_BYTES_MAX, QUERY_GRANT_BYTES, READER_RESTS}
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind};
 
+use self::shared::Shared;
+use self::shown::Traced;
+use self::tables::TablesRead;
+pub(crate) use self::work::catch;
+use self::work::{AdmissionWork, GivingBack, PartsWork, PipelineWork, ReclaimWork, drop_quietly};
 use super::info::QueryState;
-use super::shared::Shared;
-use super::shown::Traced;
-use super::tables::TablesRead;
-use super::work::{AdmissionWork, GivingBack, PartsWork, PipelineWork, ReclaimWork, catch, drop_quietly};
 use crate::flow::QueryContext;
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
@@ -45,7 +51,7 @@ pub(super) struct Status {
     pub(super) progress: GraphProgress,
     /// The packets that wait for tables of other queries.
     pub(super) table_packets: Vec<Arc<Packet>>,
-    pub(super) traced: Vec<Traced>,
+    traced: Vec<Traced>,
     /// The packet that waits for the query's grant, until it has it.
     pub(super) admission: Option<Arc<Packet>>,
     /// The packet that has states at rest give memory back, while it does.
@@ -73,7 +79,7 @@ pub struct QueryRun {
     pub(super) scans: OnceLock<Vec<Arc<ScanProgress>>>,
     /// What it shares with other queries, if it does.
     pub(super) shared: OnceLock<Shared>,
-    pub(super) tables_read: TablesRead,
+    tables_read: TablesRead,
     pub(super) stopped: AtomicBool,
     /// What functions in other languages may take.
     function_limits: FunctionLimits,

@@ -19,29 +19,22 @@ use datafusion_expr::Operator;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::node::Node;
-use super::operand::{Narrow, Operand};
-use super::overflow::may_overflow;
+use super::Node;
 use crate::batch::Batch;
+use crate::expressions::operand::{Narrow, Operand};
+use crate::expressions::overflow::{Operation, may_overflow};
 
 /// An operation on two expressions.
 #[derive(Debug)]
-pub(super) struct Arithmetic {
+pub(in crate::expressions) struct Arithmetic {
     operation: Operation,
-    pub(super) left: Box<Node>,
-    pub(super) right: Box<Node>,
+    pub(in crate::expressions) left: Box<Node>,
+    pub(in crate::expressions) right: Box<Node>,
     left_type: DataType,
     right_type: DataType,
     decimals: Option<Decimals>,
     /// Whether integers that overflow are an error.
     checked: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    Add,
-    Subtract,
-    Multiply,
 }
 
 /// How to compute with decimals in 64 bits.
@@ -57,7 +50,7 @@ struct Decimals {
 
 /// How an operation is computed.
 #[derive(Debug)]
-pub(super) struct ArithmeticWay {
+pub(in crate::expressions) struct ArithmeticWay {
     operation: Operation,
     decimals: Option<Decimals>,
 }
@@ -65,7 +58,7 @@ pub(super) struct ArithmeticWay {
 impl ArithmeticWay {
     /// The way for an operator and types, or `None` if the operation is not one of ours. `result_type` is the logical
     /// type that DataFusion gives it.
-    pub(super) fn of(
+    pub(in crate::expressions) fn of(
         operator: &Operator,
         left_type: &DataType,
         right_type: &DataType,
@@ -90,7 +83,7 @@ impl ArithmeticWay {
 
 impl Arithmetic {
     /// The operation on two expressions with their types; `checked` makes an overflow of integers an error.
-    pub(super) fn new(
+    pub(in crate::expressions) fn new(
         ArithmeticWay { operation, decimals }: ArithmeticWay,
         (left, left_type): (Node, DataType),
         (right, right_type): (Node, DataType),
@@ -101,12 +94,12 @@ impl Arithmetic {
     }
 
     /// Whether some value may make it fail.
-    pub(super) fn may_fail(&self) -> bool {
+    pub(in crate::expressions) fn may_fail(&self) -> bool {
         self.checked || matches!(self.left_type, DataType::Decimal128(..))
     }
 
     /// The results for a batch's rows.
-    pub(super) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
+    pub(in crate::expressions) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
         let left = self.left.evaluate(batch)?;
         let right = self.right.evaluate(batch)?;
         if let Some(decimals) = &self.decimals
@@ -204,12 +197,12 @@ impl Decimals {
 }
 
 /// Ten to a power, if it fits.
-pub(super) fn power_of_ten(exponent: i8) -> Option<i64> {
+pub(in crate::expressions) fn power_of_ten(exponent: i8) -> Option<i64> {
     10_i64.checked_pow(u32::try_from(exponent).ok()?)
 }
 
 /// Values times a factor, if they surely fit.
-pub(super) fn scaled(values: Narrow, factor: i64) -> Option<Narrow> {
+pub(in crate::expressions) fn scaled(values: Narrow, factor: i64) -> Option<Narrow> {
     if factor == 1 {
         return Some(values);
     }

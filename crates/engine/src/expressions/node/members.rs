@@ -7,11 +7,11 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use hashbrown::HashSet;
 
-use super::bits::pack;
 use super::compare::{Constant, Natives, natives};
 use super::strings::{Strings, text_of};
 use crate::batch::floats::FloatBits;
 use crate::batch::nulls_of;
+use crate::expressions::bits::pack;
 
 /// Up to this many integers are compared one after another, in vector registers.
 const LINEAR_MEMBERS_MAX: usize = 8;
@@ -20,7 +20,7 @@ const TABLE_BYTES_MAX: usize = 1 << 14;
 
 /// A list of literals of one type, at least one of them not NULL.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(in crate::expressions) struct Members {
     values: MemberValues,
     /// A value that is not in the list is not known to differ from a NULL in it.
     has_null: bool,
@@ -36,7 +36,7 @@ enum MemberValues {
 
 impl Members {
     /// The list, or `None` if it is not one of strings, or of values stored as integers or as floats.
-    pub(super) fn new(literals: &[&ScalarValue], negated: bool) -> Option<Self> {
+    pub(in crate::expressions) fn new(literals: &[&ScalarValue], negated: bool) -> Option<Self> {
         let (nulls, known): (Vec<&ScalarValue>, Vec<&ScalarValue>) =
             literals.iter().copied().partition(|literal: &&ScalarValue| literal.is_null());
         let values = if text_of(known.first()?).is_some() {
@@ -53,7 +53,7 @@ impl Members {
     }
 
     /// The three-valued answer for every value of an array.
-    pub(super) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
+    pub(in crate::expressions) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let found = match &self.values {
             MemberValues::Strings(strings) => strings.contain(array)?,
             MemberValues::Integers(integers) => integers.contain(array)?,

@@ -15,11 +15,11 @@ use datafusion_physical_expr_common::datum::apply_cmp;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::bits::{pack, pack_pairs};
-use super::node::Node;
-use super::operand::Operand;
+use super::Node;
 use crate::batch::floats::{FloatBits, canonical_floats};
 use crate::batch::{Batch, nulls_of, to_logical};
+use crate::expressions::bits::{pack, pack_pairs};
+use crate::expressions::operand::Operand;
 
 /// Runs a body on the natives of two arrays, if they are of one kind.
 macro_rules! same_natives {
@@ -43,7 +43,7 @@ macro_rules! same_natives {
 
 /// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(in crate::expressions) enum Comparison {
     Equal,
     NotEqual,
     Less,
@@ -54,7 +54,7 @@ pub(super) enum Comparison {
 
 impl Comparison {
     /// The comparison of an operator that is one and gives NULL for NULL.
-    pub(super) fn from_operator(operator: &Operator) -> Option<Self> {
+    pub(in crate::expressions) fn from_operator(operator: &Operator) -> Option<Self> {
         Some(match operator {
             Operator::Eq => Self::Equal,
             Operator::NotEq => Self::NotEqual,
@@ -67,7 +67,7 @@ impl Comparison {
     }
 
     /// The comparison with its sides exchanged.
-    pub(super) fn mirrored(self) -> Self {
+    pub(in crate::expressions) fn mirrored(self) -> Self {
         match self {
             Self::Less => Self::Greater,
             Self::LessEqual => Self::GreaterEqual,
@@ -78,7 +78,7 @@ impl Comparison {
     }
 
     /// Whether values in this order satisfy it.
-    pub(super) fn holds(self, ordering: std::cmp::Ordering) -> bool {
+    pub(in crate::expressions) fn holds(self, ordering: std::cmp::Ordering) -> bool {
         match self {
             Self::Equal => ordering.is_eq(),
             Self::NotEqual => ordering.is_ne(),
@@ -92,7 +92,7 @@ impl Comparison {
 
 /// A literal other than NULL, in every physical form that its column may come in.
 #[derive(Debug)]
-pub(super) struct Constant {
+pub(in crate::expressions) struct Constant {
     /// One value of the logical type.
     logical: ArrayRef,
     /// A decimal as `Decimal64`, if it fits.
@@ -101,7 +101,7 @@ pub(super) struct Constant {
 
 impl Constant {
     /// The constant, unless it is NULL or of a type that is not stored as a native number.
-    pub(super) fn from_scalar(scalar: &ScalarValue) -> Option<Self> {
+    pub(in crate::expressions) fn from_scalar(scalar: &ScalarValue) -> Option<Self> {
         if scalar.is_null() {
             return None;
         }
@@ -119,7 +119,7 @@ impl Constant {
     }
 
     /// The value as an integer, if it is stored as one.
-    pub(super) fn integer(&self) -> Option<i128> {
+    pub(in crate::expressions) fn integer(&self) -> Option<i128> {
         Some(match natives(&self.logical)? {
             Natives::I8(values) => values[0].into(),
             Natives::I16(values) => values[0].into(),
@@ -144,7 +144,11 @@ impl Constant {
 }
 
 /// A column's values compared with a constant.
-pub(super) fn compare_constant(array: &ArrayRef, comparison: Comparison, constant: &Constant) -> Result<BooleanArray> {
+pub(in crate::expressions) fn compare_constant(
+    array: &ArrayRef,
+    comparison: Comparison,
+    constant: &Constant,
+) -> Result<BooleanArray> {
     let Some(single) = constant.like(array) else {
         // The constant is outside of what the narrow form can hold: compare as the logical type.
         return compare_constant(&to_logical(array, constant.logical.data_type())?, comparison, constant);
@@ -155,7 +159,7 @@ pub(super) fn compare_constant(array: &ArrayRef, comparison: Comparison, constan
 }
 
 /// A column's values within bounds: `low` by a `Greater` or `GreaterEqual`, `high` by a `Less` or `LessEqual`.
-pub(super) fn compare_range(
+pub(in crate::expressions) fn compare_range(
     array: &ArrayRef,
     (above, low): &(Comparison, Constant),
     (below, high): &(Comparison, Constant),
@@ -185,17 +189,17 @@ fn answer(bits: Option<BooleanBuffer>, array: &ArrayRef, constant: &ArrayRef) ->
 
 /// A comparison of two expressions of one logical type.
 #[derive(Debug)]
-pub(super) struct Compare {
-    pub(super) operator: Operator,
-    pub(super) left: Box<Node>,
-    pub(super) right: Box<Node>,
+pub(in crate::expressions) struct Compare {
+    pub(in crate::expressions) operator: Operator,
+    pub(in crate::expressions) left: Box<Node>,
+    pub(in crate::expressions) right: Box<Node>,
     /// The logical type of both sides.
-    pub(super) data_type: DataType,
+    pub(in crate::expressions) data_type: DataType,
 }
 
 impl Compare {
     /// The three-valued answer for every row.
-    pub(super) fn mask(&self, batch: &Batch) -> Result<BooleanArray> {
+    pub(in crate::expressions) fn mask(&self, batch: &Batch) -> Result<BooleanArray> {
         let left = self.left.evaluate(batch)?;
         let right = self.right.evaluate(batch)?;
         if let Some(comparison) = Comparison::from_operator(&self.operator)
@@ -319,7 +323,7 @@ fn within<T: Ordinal>(values: &[T], low: T, high: T, strict: (bool, bool)) -> Bo
 
 /// The values of an array as the numbers they are stored in.
 #[derive(Clone, Copy)]
-pub(super) enum Natives<'a> {
+pub(in crate::expressions) enum Natives<'a> {
     I8(&'a [i8]),
     I16(&'a [i16]),
     I32(&'a [i32]),
@@ -334,7 +338,7 @@ pub(super) enum Natives<'a> {
 }
 
 /// The numbers of an array whose order is the order of its values.
-pub(super) fn natives(array: &ArrayRef) -> Option<Natives<'_>> {
+pub(in crate::expressions) fn natives(array: &ArrayRef) -> Option<Natives<'_>> {
     use DataType::*;
     Some(match array.data_type() {
         Int8 => Natives::I8(array.as_primitive::<Int8Type>().values()),
@@ -364,6 +368,6 @@ pub(super) fn natives(array: &ArrayRef) -> Option<Natives<'_>> {
 }
 
 /// Whether values of a logical type are stored as natives.
-pub(super) fn has_natives(data_type: &DataType) -> bool {
+pub(in crate::expressions) fn has_natives(data_type: &DataType) -> bool {
     natives(&arrow::array::new_empty_array(data_type)).is_some()
 }

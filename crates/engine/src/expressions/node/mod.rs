@@ -1,5 +1,16 @@
 //! The compiled form of an expression: a tree of nodes that evaluate on physical forms.
 
+pub(super) mod arithmetic;
+pub(super) mod case;
+pub(super) mod cast;
+pub(super) mod compare;
+pub(super) mod dates;
+pub(super) mod foreign;
+pub(super) mod logic;
+pub(super) mod members;
+pub(super) mod strings;
+pub(super) mod test;
+
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{is_not_null, is_null, not};
@@ -7,16 +18,16 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::arithmetic::Arithmetic;
+use self::arithmetic::Arithmetic;
+use self::case::Case;
+use self::cast::Cast;
+use self::compare::Compare;
+use self::dates::{DatePart, Extract};
+use self::foreign::Foreign;
+use self::logic::{Connective, Junction};
+use self::test::{Predicate, Test};
 use super::bits;
-use super::case::Case;
-use super::cast::Cast;
-use super::compare::Compare;
-use super::dates::{DatePart, Extract};
-use super::foreign::Foreign;
-use super::logic::{Connective, Junction};
 use super::operand::Operand;
-use super::test::{Predicate, Test};
 use crate::batch::{Batch, Selection};
 
 /// One step of an expression.
@@ -107,7 +118,7 @@ impl Node {
             Node::Junction(junction) if junction.connective == Connective::And => junction.select(batch),
             _ => {
                 let bits = self.rows_that_are(true, batch)?;
-                Ok(super::logic::as_rows(&bits, bits.count_set_bits()))
+                Ok(logic::as_rows(&bits, bits.count_set_bits()))
             }
         }
     }

@@ -8,31 +8,31 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type};
 use diligence_base::Result;
 
-use super::bits::look_up;
+use super::Node;
 use super::compare::{Comparison, Constant, compare_constant, compare_range};
 use super::members::Members;
-use super::node::Node;
-use super::remembered::Remembered;
 use super::strings::{Pattern, compare_text};
 use crate::batch::{Batch, nulls_of, to_logical};
+use crate::expressions::bits::look_up;
+use crate::expressions::remembered::Remembered;
 
 /// Answers for fewer values are not worth it.
 const REMEMBERED_VALUES_MIN: usize = 64;
 
 /// A predicate applied to an expression.
 #[derive(Debug)]
-pub(super) struct Test {
-    pub(super) input: Box<Node>,
-    pub(super) predicate: Predicate,
+pub(in crate::expressions) struct Test {
+    pub(in crate::expressions) input: Box<Node>,
+    pub(in crate::expressions) predicate: Predicate,
     /// The logical type of the input; if that is a dictionary, of its values.
-    pub(super) value_type: DataType,
+    pub(in crate::expressions) value_type: DataType,
     /// What it has said of dictionaries.
-    pub(super) remembered: Remembered<BooleanArray>,
+    pub(in crate::expressions) remembered: Remembered<BooleanArray>,
 }
 
 /// What is asked of a value.
 #[derive(Debug)]
-pub(super) enum Predicate {
+pub(in crate::expressions) enum Predicate {
     /// A number, date or time compared with a constant.
     Compare(Comparison, Constant),
     /// Within two bounds: the first by `Greater` or `GreaterEqual`, the second by `Less` or `LessEqual`.
@@ -47,7 +47,7 @@ pub(super) enum Predicate {
 
 impl Test {
     /// The three-valued answer for every row.
-    pub(super) fn mask(&self, batch: &Batch) -> Result<BooleanArray> {
+    pub(in crate::expressions) fn mask(&self, batch: &Batch) -> Result<BooleanArray> {
         if let Node::Column { index, .. } = self.input.as_ref() {
             let column = batch.column(*index);
             if let (values, Some(picks)) = column.parts()

@@ -15,15 +15,15 @@ use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use hashbrown::HashSet;
 use memchr::memmem::Finder;
 
-use super::bits::pack;
 use super::compare::Comparison;
 use crate::batch::{nulls_of, views};
+use crate::expressions::bits::pack;
 
 /// Up to this many members are compared one after another; a hash costs more than these comparisons.
 const LINEAR_MEMBERS_MAX: usize = 6;
 
 /// The string of a literal of any string type, unless it is NULL.
-pub(super) fn text_of(scalar: &ScalarValue) -> Option<&str> {
+pub(in crate::expressions) fn text_of(scalar: &ScalarValue) -> Option<&str> {
     match scalar {
         ScalarValue::Dictionary(_, value) => text_of(value),
         scalar => scalar.try_as_str().flatten(),
@@ -31,20 +31,24 @@ pub(super) fn text_of(scalar: &ScalarValue) -> Option<&str> {
 }
 
 /// Whether a type holds strings that [`test_bytes`] can see.
-pub(super) fn is_string(data_type: &DataType) -> bool {
+pub(in crate::expressions) fn is_string(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
 /// A copy of a text in memory, also if it is empty. An empty `String` points nowhere, and comparing bytes there, none
 /// of them, costs some processors a microcode assist of more than a hundred nanoseconds.
-pub(super) fn owned(text: &str) -> String {
+pub(in crate::expressions) fn owned(text: &str) -> String {
     let mut owned = String::with_capacity(text.len().max(1));
     owned.push_str(text);
     owned
 }
 
 /// The strings of an array compared with a constant.
-pub(super) fn compare_text(array: &ArrayRef, comparison: Comparison, text: &str) -> Result<BooleanArray> {
+pub(in crate::expressions) fn compare_text(
+    array: &ArrayRef,
+    comparison: Comparison,
+    text: &str,
+) -> Result<BooleanArray> {
     let bits = match comparison {
         Comparison::Equal => equal(array, text)?,
         Comparison::NotEqual => !&equal(array, text)?,
@@ -95,7 +99,7 @@ fn test_views(
 }
 
 /// A LIKE pattern.
-pub(super) struct Pattern {
+pub(in crate::expressions) struct Pattern {
     shape: PatternShape,
     negated: bool,
 }
@@ -110,7 +114,7 @@ enum PatternShape {
 }
 
 impl Pattern {
-    pub(super) fn new(pattern: &str, negated: bool, ignore_case: bool) -> Self {
+    pub(in crate::expressions) fn new(pattern: &str, negated: bool, ignore_case: bool) -> Self {
         let shape = match pieces(pattern) {
             Some(mut pieces) if !ignore_case => {
                 let head = pieces.remove(0);
@@ -129,13 +133,13 @@ impl Pattern {
     }
 
     /// The pattern of all strings that start with a prefix.
-    pub(super) fn starting_with(prefix: &str) -> Self {
+    pub(in crate::expressions) fn starting_with(prefix: &str) -> Self {
         let shape = PatternShape::Pieces { head: prefix.to_owned(), middle: Vec::new(), tail: String::new() };
         Self { shape, negated: false }
     }
 
     /// The three-valued answers for an array of strings.
-    pub(super) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
+    pub(in crate::expressions) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let bits = match &self.shape {
             PatternShape::Exact(text) => equal(array, text)?,
             PatternShape::Pieces { head, middle, tail } => {
@@ -238,7 +242,7 @@ fn pieces(pattern: &str) -> Option<Vec<String>> {
 
 /// The strings of an IN list.
 #[derive(Debug)]
-pub(super) struct Strings {
+pub(in crate::expressions) struct Strings {
     all: Vec<String>,
     /// Views of the members that lie in their views.
     inline: Vec<u128>,
@@ -249,7 +253,7 @@ pub(super) struct Strings {
 }
 
 impl Strings {
-    pub(super) fn new<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(in crate::expressions) fn new<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = members.into_iter().map(owned).collect::<Vec<_>>();
         all.sort_unstable();
         all.dedup();
@@ -266,7 +270,7 @@ impl Strings {
     }
 
     /// For every string whether it is a member.
-    pub(super) fn contain(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
+    pub(in crate::expressions) fn contain(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
         if let Some(strings) = array.as_string_view_opt() {
             return Ok(self.contain_views(strings));
         }

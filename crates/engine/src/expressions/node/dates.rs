@@ -12,9 +12,9 @@ use arrow::datatypes::{DataType, Date32Type, TimestampMicrosecondType};
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
-use super::node::Node;
-use super::operand::{Narrow, Operand};
+use super::Node;
 use crate::batch::{Batch, magnitude_bound, nulls_of};
+use crate::expressions::operand::{Narrow, Operand};
 
 /// Dates within so many days of 1970 are ours: 100,000 years either way, less than Arrow's library of dates can hold,
 /// and little enough for 32 bits. What is beyond is left to it.
@@ -32,7 +32,7 @@ const DAY: i64 = 24 * HOUR;
 
 /// A part of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(in crate::expressions) enum Part {
     Year,
     Month,
     Day,
@@ -40,7 +40,7 @@ pub(super) enum Part {
 
 /// A part of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimePart {
+pub(in crate::expressions) enum TimePart {
     Date(Part),
     Hour,
     Minute,
@@ -48,24 +48,24 @@ pub(super) enum TimePart {
 
 /// A part of an expression of type `Date32`.
 #[derive(Debug)]
-pub(super) struct DatePart {
-    pub(super) input: Box<Node>,
-    pub(super) part: Part,
+pub(in crate::expressions) struct DatePart {
+    pub(in crate::expressions) input: Box<Node>,
+    pub(in crate::expressions) part: Part,
 }
 
 /// `extract` of a part of a date, or of a timestamp of microseconds, which is a decimal of this precision.
 #[derive(Debug)]
-pub(super) struct Extract {
-    pub(super) input: Box<Node>,
-    pub(super) part: TimePart,
-    pub(super) precision: u8,
+pub(in crate::expressions) struct Extract {
+    pub(in crate::expressions) input: Box<Node>,
+    pub(in crate::expressions) part: TimePart,
+    pub(in crate::expressions) precision: u8,
     /// The same for dates that are not ours: before the year 1, and far or infinite ones.
-    pub(super) beyond: Box<Node>,
+    pub(in crate::expressions) beyond: Box<Node>,
 }
 
 impl Extract {
     /// The parts for a batch's rows.
-    pub(super) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
+    pub(in crate::expressions) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
         let input = self.input.evaluate(batch)?;
         let parts = match (input.array.data_type(), self.part) {
             (DataType::Date32, TimePart::Date(part)) => {
@@ -85,7 +85,7 @@ impl Extract {
 
 impl Part {
     /// The part of a name, if it is one of ours.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
+    pub(in crate::expressions) fn from_name(name: &str) -> Option<Self> {
         [("year", Self::Year), ("month", Self::Month), ("day", Self::Day)]
             .into_iter()
             .find_map(|(own, part)| own.eq_ignore_ascii_case(name).then_some(part))
@@ -94,7 +94,7 @@ impl Part {
 
 impl TimePart {
     /// The part of a name, if it is one of ours.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
+    pub(in crate::expressions) fn from_name(name: &str) -> Option<Self> {
         match name {
             hour if hour.eq_ignore_ascii_case("hour") => Some(Self::Hour),
             minute if minute.eq_ignore_ascii_case("minute") => Some(Self::Minute),
@@ -105,7 +105,7 @@ impl TimePart {
 
 impl DatePart {
     /// The parts for a batch's rows.
-    pub(super) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
+    pub(in crate::expressions) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
         let input = self.input.evaluate(batch)?;
         Ok(Operand { array: extract(&input.array, self.part)?, constant: input.constant, bound: None })
     }

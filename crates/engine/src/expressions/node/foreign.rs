@@ -18,12 +18,12 @@ use datafusion_physical_expr_common::physical_expr::is_volatile;
 use diligence_base::Result;
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
-use super::node::Node;
-use super::operand::Operand;
-use super::outside::calls_outside;
-use super::read_columns;
-use super::remembered::Remembered;
+use super::Node;
 use crate::batch::{Batch, to_logical};
+use crate::expressions::operand::Operand;
+use crate::expressions::outside::calls_outside;
+use crate::expressions::read_columns;
+use crate::expressions::remembered::Remembered;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What is computed of a dictionary is remembered if it has no more bytes.
@@ -31,14 +31,14 @@ const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 
 /// A physical expression over inputs of its own.
 #[derive(Debug)]
-pub(super) struct Foreign {
+pub(in crate::expressions) struct Foreign {
     physical: Arc<dyn PhysicalExpr>,
-    pub(super) inputs: Vec<Node>,
+    pub(in crate::expressions) inputs: Vec<Node>,
     /// A field per input.
     schema: SchemaRef,
-    pub(super) volatile: bool,
+    pub(in crate::expressions) volatile: bool,
     /// Whether it waits for something outside of the engine, which takes longer than anything else.
-    pub(super) outside: bool,
+    pub(in crate::expressions) outside: bool,
     /// What it has given for the values of dictionaries, and for NULL behind them.
     remembered: Remembered<ArrayRef>,
     /// Whether it has failed for a value of a dictionary.
@@ -47,7 +47,7 @@ pub(super) struct Foreign {
 
 impl Foreign {
     /// The whole expression, over the columns it reads.
-    pub(super) fn over_columns(physical: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Self> {
+    pub(in crate::expressions) fn over_columns(physical: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Self> {
         let columns = read_columns(physical)?;
         let schema = Arc::new(input.project(&columns).map_err(from_arrow)?);
         let inputs = columns.iter().map(|&index| Node::column(index, input.field(index).data_type())).collect();
@@ -57,7 +57,7 @@ impl Foreign {
 
     /// The expression over values, with their fields, for some of its children, which it must evaluate for every row
     /// anyway. `None` stands for a child that stays as it is and reads no columns.
-    pub(super) fn over_children(
+    pub(in crate::expressions) fn over_children(
         physical: &Arc<dyn PhysicalExpr>,
         children: Vec<Option<(Node, Field)>>,
     ) -> Result<Self> {
@@ -91,7 +91,7 @@ impl Foreign {
     }
 
     /// The values for a batch's rows.
-    pub(super) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
+    pub(in crate::expressions) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
         let mut arrays = Vec::with_capacity(self.inputs.len());
         for (input, field) in self.inputs.iter().zip(self.schema.fields()) {
             let operand = input.evaluate(batch)?;
@@ -149,7 +149,10 @@ impl Foreign {
 }
 
 /// The expression with its columns numbered by their places in `columns`, which is ascending.
-pub(super) fn renumbered(physical: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
+pub(in crate::expressions) fn renumbered(
+    physical: &Arc<dyn PhysicalExpr>,
+    columns: &[usize],
+) -> Result<Arc<dyn PhysicalExpr>> {
     let renumber = |node: Arc<dyn PhysicalExpr>| {
         let Some(column) = node.downcast_ref::<ColumnExpr>() else { return Ok(Transformed::no(node)) };
         let index = columns.partition_point(|&other| other < column.index());

@@ -11,7 +11,7 @@ use std::task::Poll;
 use diligence_base::{Error, Result};
 use diligence_memory::Giving;
 
-use super::run::QueryRun;
+use super::QueryRun;
 use crate::pipeline::{PipelinePacket, SinkSpec};
 use crate::stages::{Quantum, Step, Work, on_behalf_of};
 use crate::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::run::QueryRun;
+use super::QueryRun;
 use crate::flow::profile::display_ns;
 use crate::matching::merge::Way;
 use crate::sync::atomic::{AtomicUsize, Ordering};

@@ -15,30 +15,30 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute::{and_kleene, or_kleene};
 use diligence_base::Result;
 
-use super::bits;
+use super::Node;
 use super::compare::Comparison;
-use super::node::Node;
 use super::test::{Predicate, Test};
 use crate::batch::{Batch, Selection};
+use crate::expressions::bits;
 
 /// Which connective joins the terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Connective {
+pub(in crate::expressions) enum Connective {
     And,
     Or,
 }
 
 /// Terms joined by one connective.
 #[derive(Debug)]
-pub(super) struct Junction {
-    pub(super) connective: Connective,
-    pub(super) terms: Vec<Node>,
+pub(in crate::expressions) struct Junction {
+    pub(in crate::expressions) connective: Connective,
+    pub(in crate::expressions) terms: Vec<Node>,
 }
 
 impl Junction {
     /// The junction, with bounds of one column joined to ranges, and cheap terms before dear ones where no error can
     /// tell.
-    pub(super) fn new(connective: Connective, terms: Vec<Node>) -> Self {
+    pub(in crate::expressions) fn new(connective: Connective, terms: Vec<Node>) -> Self {
         let mut terms = if connective == Connective::And { with_ranges(terms) } else { terms };
         // A term that may fail, or gives another value each time, stays where it is, and nothing passes it.
         for run in terms.chunk_by_mut(|left, right| left.is_movable() && right.is_movable()) {
@@ -48,14 +48,14 @@ impl Junction {
     }
 
     /// The rows whose answer is `wanted`.
-    pub(super) fn rows_that_are(&self, wanted: bool, batch: &Batch) -> Result<BooleanBuffer> {
+    pub(in crate::expressions) fn rows_that_are(&self, wanted: bool, batch: &Batch) -> Result<BooleanBuffer> {
         let bits = self.undecided(batch, wanted)?.into_bits(batch.rows());
         // Asked for the deciding answer, the rows that no term decided are the ones without it.
         Ok(if wanted == self.decisive() { !&bits } else { bits })
     }
 
     /// The rows where all terms are true. Only for AND.
-    pub(super) fn select(&self, batch: &Batch) -> Result<Selection> {
+    pub(in crate::expressions) fn select(&self, batch: &Batch) -> Result<Selection> {
         debug_assert_eq!(self.connective, Connective::And);
         Ok(self.undecided(batch, true)?.into_selection())
     }
@@ -99,7 +99,7 @@ impl Junction {
     }
 
     /// The three-valued answer for every row.
-    pub(super) fn mask(&self, batch: &Batch) -> Result<BooleanArray> {
+    pub(in crate::expressions) fn mask(&self, batch: &Batch) -> Result<BooleanArray> {
         let decisive = self.decisive();
         let mut answer: Option<BooleanArray> = None;
         for term in &self.terms {
@@ -258,7 +258,7 @@ impl Undecided {
 }
 
 /// The numbers of `count` set bits.
-pub(super) fn as_rows(bits: &BooleanBuffer, count: usize) -> Selection {
+pub(in crate::expressions) fn as_rows(bits: &BooleanBuffer, count: usize) -> Selection {
     if count == 0 {
         return Selection::None;
     }

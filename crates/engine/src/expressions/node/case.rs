@@ -16,17 +16,17 @@ use arrow::datatypes::{
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
-use super::node::Node;
-use super::operand::Operand;
+use super::Node;
 use crate::batch::{Batch, Selection};
+use crate::expressions::operand::Operand;
 
 /// A searched CASE: conditions and results. A missing ELSE is NULL.
 #[derive(Debug)]
-pub(super) struct Case {
-    pub(super) arms: Vec<(Node, Node)>,
-    pub(super) otherwise: Option<Box<Node>>,
+pub(in crate::expressions) struct Case {
+    pub(in crate::expressions) arms: Vec<(Node, Node)>,
+    pub(in crate::expressions) otherwise: Option<Box<Node>>,
     /// The logical type of every result.
-    pub(super) data_type: DataType,
+    pub(in crate::expressions) data_type: DataType,
 }
 
 /// The result of one arm.
@@ -40,12 +40,12 @@ struct CasePiece {
 
 impl Case {
     /// All expressions in it.
-    pub(super) fn parts(&self) -> impl Iterator<Item = &Node> {
+    pub(in crate::expressions) fn parts(&self) -> impl Iterator<Item = &Node> {
         self.arms.iter().flat_map(|(when, then)| [when, then]).chain(self.otherwise.as_deref())
     }
 
     /// The results for a batch's rows.
-    pub(super) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
+    pub(in crate::expressions) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
         let mut pieces = Vec::new();
         let mut left = Selection::All;
         for (when, then) in &self.arms {
