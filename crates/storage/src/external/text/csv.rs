@@ -340,7 +340,7 @@ fn describe(
     // Lines that end in a delimiter have an empty field at the end that the header may not have.
     let is_padded = options.csv.null_padding;
     let fields = match rest.first() {
-        _ if is_padded && header.is_none() => records.iter().map(Vec::len).max().unwrap_or(0),
+        _ if is_padded => records.iter().map(Vec::len).max().unwrap_or(0),
         Some(record) if header.is_none() && csv_infer::is_trailing(rest, text) => record.len() - 1,
         _ => first.len(),
     };

@@ -424,8 +424,9 @@ fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Diale
         let records = records(text, last, &with(delimiter), DELIMITER_RECORDS, false);
         let Some(first) = records.first() else { continue };
         let even = records.iter().filter(|record| record.len() == first.len()).count();
-        // All records but perhaps a broken one must agree.
-        if first.len() > 1 && even * 10 >= records.len() * 9 && first.len() > best.0 {
+        // All records but perhaps a broken one must agree, unless they may lack fields.
+        let is_even = options.null_padding || even * 10 >= records.len() * 9;
+        if first.len() > 1 && is_even && first.len() > best.0 {
             best = (first.len(), delimiter);
         }
     }
