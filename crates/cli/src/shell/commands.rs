@@ -40,6 +40,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".help", &["\\?", "\\h"], "", "show this list"),
     command(".tables", &["\\d", "\\d+", "\\dt", "\\dt+"], "[PATTERN]", "list the tables and views"),
     command(".views", &["\\dv", "\\dv+"], "[PATTERN]", "list the views"),
+    command("\\dm", &["\\dm+"], "[PATTERN]", "list the materialized views"),
     command(".schema", &[], "TABLE", "list the columns of a table (also \\d TABLE)"),
     command(".indexes", &["\\di", "\\di+"], "[PATTERN]", "list the indexes"),
     command(".sequences", &["\\ds", "\\ds+"], "[PATTERN]", "list the sequences"),
@@ -316,6 +317,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".help" => Some(Command::Help),
         ".tables" => list(Listing::Relations),
         ".views" => list(Listing::Views),
+        "\\dm" => list(Listing::MaterializedViews),
         ".indexes" => list(Listing::Indexes),
         ".sequences" => list(Listing::Sequences),
         ".functions" => list(Listing::Functions),
@@ -513,6 +515,7 @@ mod tests {
         is("\\d", Command::List(Listing::Relations, String::new()));
         is("\\d  Orders;", Command::Describe("Orders".to_owned()));
         is("\\dv+ o*", Command::List(Listing::Views, "o*".to_owned()));
+        is("\\dm s.*", Command::List(Listing::MaterializedViews, "s.*".to_owned()));
         is("\\l", Command::List(Listing::Databases, String::new()));
         is("\\dT m*", Command::List(Listing::Types, "m*".to_owned()));
         is("\\z", Command::List(Listing::Privileges, String::new()));

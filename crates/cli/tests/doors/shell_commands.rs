@@ -80,6 +80,11 @@ fn what_there_is_can_be_listed() {
     assert_eq!(listed("\\dT m*"), "public,mood,enum\n");
     assert!(listed("\\dp t").contains("public,t,bob,\"INSERT, SELECT\""));
     assert_eq!(listed("\\dx"), "plpgsql,1.0\n");
+    let views = "CREATE VIEW v AS SELECT * FROM t;\nCREATE MATERIALIZED VIEW m AS SELECT * FROM t;\n";
+    let kept = listed(&format!("{views}\\dm"));
+    assert_eq!(kept, "public,m,MATERIALIZED VIEW\n");
+    assert_eq!(listed(&format!("{views}\\dm v*")), "");
+    assert!(listed(&format!("{views}\\d")).contains(&kept));
     assert!(listed("\\dL p*").contains("python,false\n"));
 }
 

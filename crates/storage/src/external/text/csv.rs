@@ -488,6 +488,7 @@ impl CsvFile {
         const READ_BYTES: u64 = 8 * 1024 * 1024;
         let source = &self.text.source;
         let Dialect { delimiter, quote, escape, .. } = self.dialect;
+        let last = |bytes: &[u8], before: u8| self.dialect.last_byte(bytes).unwrap_or(before);
         let mut parts = Vec::new();
         let (mut start, mut at) = (self.text.body, self.text.body);
         let mut inside = false;
@@ -530,16 +531,16 @@ impl CsvFile {
                         start = next;
                     }
                 } else if let Some(skip) = memchr::memchr2(quote, b'\n', &bytes[index..]) {
+                    before = last(&bytes[index..index + skip], before);
                     index += skip;
-                    before = bytes[index - 1];
                     continue;
                 } else {
                     break;
                 }
-                before = bytes[index];
+                before = last(&bytes[index..=index], before);
                 index += 1;
             }
-            before = bytes[bytes.len() - 1];
+            before = last(&bytes[index.min(bytes.len())..], before);
             at = end;
         }
         if start < source.bytes || parts.is_empty() {

@@ -378,6 +378,7 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
         quote: options.quote.unwrap_or(b'"'),
         escape: options.escape,
         comment: options.comment,
+        pads_quotes: false,
         blank_is_record: false,
     }
 }
@@ -386,13 +387,19 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
 /// inside of quotes with a backslash in front of them, and single quotes, are tried where the text makes no sense
 /// otherwise.
 pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
-    let usual = delimited(text, last, name, options);
+    let usual = delimited(text, last, name, options, false);
+    if has_padded_quotes(text, &usual) {
+        let padded = delimited(text, last, name, options, true);
+        if is_even(text, last, &padded) {
+            return padded;
+        }
+    }
     if options.quote.is_some() || options.escape.is_some() || is_even(text, last, &usual) {
         return usual;
     }
     let escaped = CsvOptions { escape: Some(b'\\'), ..options.clone() };
     let single = CsvOptions { quote: Some(b'\''), ..options.clone() };
-    let mut others = [escaped, single].into_iter().map(|options| delimited(text, last, name, &options));
+    let mut others = [escaped, single].into_iter().map(|options| delimited(text, last, name, &options, false));
     others.find(|dialect| is_even(text, last, dialect)).unwrap_or(usual)
 }
 
@@ -414,8 +421,17 @@ fn is_even(text: &[u8], last: bool, dialect: &Dialect) -> bool {
 /// Records looked at to find quotes.
 const EVEN_RECORDS: usize = 1000;
 
-fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
-    let with = |delimiter| dialect_with(options, delimiter);
+/// Whether there are quotes behind a delimiter and blanks, as in `"a", "b"`.
+fn has_padded_quotes(text: &[u8], dialect: &Dialect) -> bool {
+    let mut found = memchr::memmem::find_iter(text, &[b' ', dialect.quote]);
+    found.any(|at| {
+        let before = text[..at].iter().rfind(|byte| **byte != b' ');
+        before.is_some_and(|byte| DELIMITERS.contains(byte) || *byte == dialect.delimiter)
+    })
+}
+
+fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions, pads_quotes: bool) -> Dialect {
+    let with = |delimiter| Dialect { pads_quotes, ..dialect_with(options, delimiter) };
     if let Some(delimiter) = told_delimiter(name, options) {
         return with(delimiter);
     }
@@ -649,6 +665,11 @@ mod tests {
         assert_eq!(find("a,b\n\"x \\\"y\\\" z\",1\nb,2\n"), (b'"', Some(b'\\')));
         assert_eq!(find("a,b\n'x,y',1\n'z',2\n"), (b'\'', None));
         assert_eq!(find("a,b\n'tis,1\n1,2,3\n"), (b'"', None));
+        let pads = |text: &str| dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default()).pads_quotes;
+        assert!(pads("\"a\", \"b\"\n\"x\", \"y, z\"\n"));
+        assert!(pads("a; b\n1;   \"x; y\"\n"));
+        assert!(!pads("a,b\n1, \"x\" and more\n"));
+        assert!(!pads("a,b\n1,say \"x\"\n"));
         assert_eq!(find("a\n1\n"), (b'"', None));
     }
 
