@@ -254,7 +254,7 @@ mod tests {
         ];
         let schema = Arc::new(Schema::new(fields));
         let texts = StringViewArray::from(vec![Some("{\"a\":\n[1.50, null]}"), None, Some("no \"JSON")]);
-        let bytes = BinaryViewArray::from(vec![Some(&b"\x00\xff"[..]), None, Some(b"")]);
+        let bytes = BinaryViewArray::from(vec![Some(&b"\x00\xff"[..]), None, Some(&b""[..])]);
         let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)]), None, Some(vec![])]);
         let columns: Vec<arrow::array::ArrayRef> = vec![Arc::new(texts), Arc::new(bytes), Arc::new(lists)];
         let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();

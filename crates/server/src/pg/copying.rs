@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use diligence_base::{Error, Result};
+use diligence_base::Error;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 

@@ -423,7 +423,8 @@ const EVEN_RECORDS: usize = 1000;
 
 /// Whether there are quotes behind a delimiter and blanks, as in `"a", "b"`.
 fn has_padded_quotes(text: &[u8], dialect: &Dialect) -> bool {
-    let mut found = memchr::memmem::find_iter(text, &[b' ', dialect.quote]);
+    let padded = [b' ', dialect.quote];
+    let mut found = memchr::memmem::find_iter(text, &padded);
     found.any(|at| {
         let before = text[..at].iter().rfind(|byte| **byte != b' ');
         before.is_some_and(|byte| DELIMITERS.contains(byte) || *byte == dialect.delimiter)
