@@ -125,7 +125,7 @@ mod tests {
         let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![Some(&b"\x00a"[..]), None]));
         let cases: Vec<(ArrayRef, &[&str])> = vec![
             (bytes.clone(), &["\\x0061", "-"]),
-            (Arc::new(FixedSizeBinaryArray::from(vec![b"ab"])), &["\\x6162"]),
+            (Arc::new(FixedSizeBinaryArray::try_from_iter([b"ab"].into_iter()).unwrap()), &["\\x6162"]),
             (Arc::new(Date32Array::from(vec![18_263, -735_160])), &["2020-01-02", "0044-03-15 BC"]),
             (Arc::new(Time64MicrosecondArray::from(vec![86_399_500_000])), &["23:59:59.5"]),
             (Arc::new(TimestampSecondArray::from(vec![1_577_934_245])), &["2020-01-02 03:04:05"]),

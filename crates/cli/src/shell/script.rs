@@ -113,11 +113,6 @@ fn rows_length(text: &str) -> usize {
     length
 }
 
-/// Whether the last statement of the text is a COPY whose rows come behind the text.
-pub fn awaits_rows(text: &str) -> bool {
-    matches!(parts(text).last(), Some(Part::CopyIn { rows: None, .. }))
-}
-
 /// Whether the text is to be run as it is: it ends with a statement's semicolon or with a command, or has neither
 /// statements nor commands.
 pub fn is_complete(text: &str) -> bool {
@@ -385,7 +380,6 @@ mod tests {
         for whole in ["COPY t TO STDOUT;\nSELECT 'stdin';", "COPY t FROM 'stdin';\nSELECT 1;"] {
             assert_eq!(texts(whole), [format!("1: {whole}")]);
         }
-        assert!(awaits_rows("SELECT 1;\nCOPY t FROM STDIN;") && !awaits_rows("COPY t TO STDOUT;"));
         assert!(is_complete("COPY t FROM STDIN;") && is_complete("COPY t FROM STDIN;\n1\n"));
     }
 }
