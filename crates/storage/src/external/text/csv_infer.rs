@@ -388,13 +388,19 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
 /// otherwise.
 pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
     let usual = delimited(text, last, name, options, false);
-    if has_padded_quotes(text, &usual) {
-        let padded = delimited(text, last, name, options, true);
-        if is_even(text, last, &padded) {
-            return padded;
-        }
+    let padded = || Some(delimited(text, last, name, options, true)).filter(|padded| is_even(text, last, padded));
+    if has_padded_quotes(text, &usual)
+        && let Some(padded) = padded()
+    {
+        return padded;
     }
-    if options.quote.is_some() || options.escape.is_some() || is_even(text, last, &usual) {
+    if is_even(text, last, &usual) {
+        return usual;
+    }
+    if let Some(padded) = padded() {
+        return padded;
+    }
+    if options.quote.is_some() || options.escape.is_some() {
         return usual;
     }
     let escaped = CsvOptions { escape: Some(b'\\'), ..options.clone() };
@@ -421,13 +427,13 @@ fn is_even(text: &[u8], last: bool, dialect: &Dialect) -> bool {
 /// Records looked at to find quotes.
 const EVEN_RECORDS: usize = 1000;
 
-/// Whether there are quotes behind a delimiter and blanks, as in `"a", "b"`.
+/// Whether there are quotes that begin a field behind blanks, as in `"a", "b"`.
 fn has_padded_quotes(text: &[u8], dialect: &Dialect) -> bool {
     let padded = [b' ', dialect.quote];
     let mut found = memchr::memmem::find_iter(text, &padded);
     found.any(|at| {
         let before = text[..at].iter().rfind(|byte| **byte != b' ');
-        before.is_some_and(|byte| DELIMITERS.contains(byte) || *byte == dialect.delimiter)
+        before.is_none_or(|byte| DELIMITERS.contains(byte) || [dialect.delimiter, b'\n'].contains(byte))
     })
 }
 
@@ -669,6 +675,8 @@ mod tests {
         let pads = |text: &str| dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default()).pads_quotes;
         assert!(pads("\"a\", \"b\"\n\"x\", \"y, z\"\n"));
         assert!(pads("a; b\n1;   \"x; y\"\n"));
+        assert!(pads("a,b\n \"x\",1\n\"y\" ,2\n"));
+        assert!(pads("a,b\n\"x\" ,1\n\"y\",2\n"));
         assert!(!pads("a,b\n1, \"x\" and more\n"));
         assert!(!pads("a,b\n1,say \"x\"\n"));
         assert_eq!(find("a\n1\n"), (b'"', None));
