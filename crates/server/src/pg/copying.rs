@@ -114,7 +114,8 @@ impl PgSession {
         Ok(())
     }
 
-    /// The columns that a COPY brings, and their types. Fails with code 42703 or 42P10 if one is not there.
+    /// The columns that a COPY brings, and their types. Fails with code 42703 or 42P10 if one is not there, 42701 if one
+    /// is named twice.
     fn copied_into(&self, copy: &CopyIn) -> Result<(Vec<String>, SchemaRef)> {
         let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;
         let columns = if copy.columns.is_empty() {
@@ -122,6 +123,10 @@ impl PgSession {
         } else {
             self.session.copied_columns(copy.schema.as_deref(), &copy.table, &copy.columns)?
         };
+        if let Some((_, name)) = columns.iter().enumerate().find(|(place, name)| columns[..*place].contains(name)) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(Error::input(message).with_code("42701"));
+        }
         let fields = columns.iter().map(|name| {
             let field = table.field_with_name(name).ok().cloned();
             field.ok_or_else(|| {
@@ -132,6 +137,10 @@ impl PgSession {
         for (option, forced) in
             [("FORCE_NULL", &copy.options.force_null), ("FORCE_NOT_NULL", &copy.options.force_not_null)]
         {
+            if let Some(name) = forced.stranger(&table) {
+                let message = format!("column \"{name}\" of relation \"{}\" does not exist", copy.table);
+                return Err(Error::input(message).with_code("42703"));
+            }
             check_forced(option, forced, &schema)?;
         }
         Ok((columns, schema))
@@ -181,7 +190,10 @@ impl PgSession {
                 None
             }
         };
-        let mut decoder = CopyDecoder::new(copy.options.clone(), schema).in_zone(self.session.time_zone());
+        let decoder = CopyDecoder::new(copy.options.clone(), &copy.table, schema);
+        let mut decoder = decoder.in_zone(self.session.time_zone());
+        let nothing =
+            || CopyDecoder::new(copy.options.clone(), &copy.table, Arc::new(arrow::datatypes::Schema::empty()));
         let mut taken = BytesMut::new();
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
@@ -202,11 +214,11 @@ impl PgSession {
             if failure.is_none() && (taken.len() >= COPY_BYTES || done) {
                 let bytes = taken.split();
                 let fed = execution.compute(move || {
-                    let rows = decoder.feed(&bytes, done)?;
+                    let rows = decoder.feed(&bytes, done);
                     Ok((decoder, rows))
                 });
                 match fed.await {
-                    Ok((fed, rows)) => {
+                    Ok((fed, Ok(rows))) => {
                         decoder = fed;
                         sent_rows += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
                         for note in decoder.take_notes() {
@@ -220,10 +232,15 @@ impl PgSession {
                         };
                         failure = sent.await.err();
                     }
+                    // A decoder that failed reads no more: what still comes is thrown away.
+                    Ok((mut failed, Err(error))) => {
+                        self.context = failed.place();
+                        failure = Some(error);
+                        decoder = nothing();
+                    }
                     Err(error) => {
                         failure = Some(error);
-                        // A decoder that failed reads no more: what still comes is thrown away.
-                        decoder = CopyDecoder::new(copy.options.clone(), Arc::new(arrow::datatypes::Schema::empty()));
+                        decoder = nothing();
                     }
                 }
             }
