@@ -14,6 +14,9 @@ const SQL_TYPE_KEY: &str = "sql_type";
 /// something computes the values of the column.
 const COMPUTED_KEY: &str = "computed";
 
+/// The key of a field's metadata with the name of a type of [`TYPES`] which clients are told of, and no expression has.
+const SHOWN_KEY: &str = "shown_type";
+
 /// The name of a [`PostgresType`] whose values are rows.
 pub const ROW_NAME: &str = "record";
 
@@ -49,7 +52,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 53] = [
+pub const TYPES: [PostgresType; 56] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -61,6 +64,7 @@ pub const TYPES: [PostgresType; 53] = [
     base(24, "regproc", "regproc", 4, 1008, "N"),
     TEXT,
     base(26, "oid", "oid", 4, 1028, "N"),
+    base(28, "xid", "xid", 4, 1011, "U"),
     base(30, "oidvector", "oidvector", -1, 1013, "A"),
     JSON,
     FLOAT4,
@@ -97,6 +101,8 @@ pub const TYPES: [PostgresType; 53] = [
     base(3910, "tstzrange", "tstzrange", -1, 3911, "R"),
     base(3912, "daterange", "daterange", -1, 3913, "R"),
     base(3926, "int8range", "int8range", -1, 3927, "R"),
+    base(4089, "regnamespace", "regnamespace", 4, 4090, "N"),
+    base(4096, "regrole", "regrole", 4, 4097, "N"),
     base(4451, "int4multirange", "int4multirange", -1, 6150, "R"),
     base(4532, "nummultirange", "nummultirange", -1, 6151, "R"),
     base(4533, "tsmultirange", "tsmultirange", -1, 6152, "R"),
@@ -217,9 +223,24 @@ pub fn is_computed(field: &Field) -> bool {
     field.metadata().contains_key(COMPUTED_KEY)
 }
 
+/// The field of a column which clients are told to be of a type of [`TYPES`], by its name.
+pub fn shown_as(field: Field, name: &str) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(SHOWN_KEY.to_owned(), name.to_owned());
+    field.with_metadata(metadata)
+}
+
+/// The name of the type that a field of [`shown_as`] is shown as; `None` of others.
+pub fn shown_type(field: &Field) -> Option<&str> {
+    field.metadata().get(SHOWN_KEY).map(String::as_str)
+}
+
 /// The type of a column: what its field says of its SQL type, where the front of our own noted one, else what the Arrow
 /// type tells.
 pub fn field_type(field: &Field) -> ColumnType {
+    if let Some(element) = shown_type(field).and_then(|name| TYPES.iter().find(|known| known.name == name)) {
+        return ColumnType { oid: element.oid, element: *element, is_array: false, modifier: -1 };
+    }
     match is_computed(field) {
         true => ColumnType { modifier: -1, ..noted_type(field) },
         false => noted_type(field),
@@ -333,6 +354,8 @@ mod tests {
         let moments = TimedType::new(SqlType::array_of(SqlType::Timestamp), Some(0), None).unwrap();
         let moments = field_type(&SqlType::Timed(Arc::new(moments)).field("a", true));
         assert_eq!((moments.oid, moments.is_array, moments.modifier), (1115, true, 0));
+        let shown = shown_as(SqlType::Varchar(None).field("c", true), "char");
+        assert_eq!((field_type(&shown).oid, field_type(&shown).bytes(), shown_type(&shown)), (18, 1, Some("char")));
         assert_eq!(column_type(&list(DataType::Int32)).oid, 1007);
         assert_eq!(column_type(&list(list(DataType::Int32))).oid, 1007);
     }

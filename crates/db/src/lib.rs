@@ -86,7 +86,7 @@ pub use diligence_types::network_type::NetworkKind;
 pub use diligence_types::range_type::RangeKind;
 pub use diligence_types::search::SearchKind;
 pub use diligence_types::text::networks::{Address, mac_text, read_mac};
-pub use diligence_types::text::{Forms, Multirange, Printer, Range, ReadOptions, Styles, Zone, parse_array};
+pub use diligence_types::text::{Forms, Multirange, Printer, Range, ReadOptions, Styles, Zone, ZonedTime, parse_array};
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use remembered::SessionMark;
 pub use session::{Session, SessionOptions};

@@ -6,12 +6,12 @@ use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
-use diligence_catalog::types::computed;
+use diligence_catalog::types::{computed, shown_as};
 use diligence_engine::plan::{Node, Plan, PlanTables};
 use diligence_types::SqlType;
 
 use crate::algebra::{Constant, Numbers, Relation, Scalar};
-use crate::binder::{Bound, Context};
+use crate::binder::{self, Bound, Context};
 use crate::lowering::{self, LoweringOptions};
 use crate::{ordering, rewrites, unnesting};
 
@@ -66,6 +66,7 @@ fn planned(
     let numbers = context.numbers();
     let options = LoweringOptions { zone: context.zone().to_owned(), options: options.clone(), keeps_parameters };
     let text = |relation: &Relation| if is_shown { relation.to_string() } else { String::new() };
+    let shown = binder::shown_types(&relation, &columns);
     let bound_form = text(&relation);
     let relation = unnesting::unnest(relation, numbers)?;
     let unnested = text(&relation);
@@ -76,7 +77,7 @@ fn planned(
         without_index(&mut plan, &mut tables);
     }
     context.kept_order().keep(&mut plan, &tables);
-    plan.schema = with_computed(&plan.schema, &places);
+    plan.schema = with_shown(&with_computed(&plan.schema, &places), &shown);
     Ok(Planned { plan, tables, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
 }
 
@@ -90,6 +91,20 @@ pub(crate) fn with_computed(schema: &SchemaRef, places: &[usize]) -> SchemaRef {
         false => field.clone(),
     };
     let fields = schema.fields().iter().enumerate().map(field).collect::<Vec<_>>();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// The schema of a result in which columns at these places are told to be of types of these names.
+pub(crate) fn with_shown(schema: &SchemaRef, shown: &[(usize, String)]) -> SchemaRef {
+    if shown.is_empty() {
+        return schema.clone();
+    }
+    let mut fields = schema.fields().to_vec();
+    for (place, name) in shown {
+        if let Some(field) = fields.get_mut(*place) {
+            *field = Arc::new(shown_as(Field::clone(field), name));
+        }
+    }
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 

@@ -164,6 +164,7 @@ impl Definition {
                  python_aggregate, wasm, wasm_arrow",
             ));
         }
+        refuse_names_twice(create)?;
         let is_procedure = create.return_type.as_ref().is_some_and(is_of_procedure);
         let settings = settings_of(create);
         let (settings, limits) = match form.is_some() {
@@ -542,6 +543,27 @@ fn last(name: &ast::ObjectName) -> Result<String> {
 
 fn no_body() -> Error {
     Error::input("no function body specified").with_code("42P13")
+}
+
+/// Fails with 42P13 if two parameters that are given, or two that are given back, have one name.
+fn refuse_names_twice(create: &ast::CreateFunction) -> Result<()> {
+    let arguments =
+        || create.args.iter().flatten().filter_map(|given| Some((given.mode.as_ref(), given.name.as_ref()?)));
+    let given = arguments().filter(|(mode, _)| !matches!(mode, Some(ArgMode::Out))).map(|(_, name)| lower(name));
+    let given_back = arguments().filter(|(mode, _)| matches!(mode, Some(ArgMode::Out | ArgMode::InOut)));
+    let columns = match &create.return_type {
+        Some(FunctionReturnType::DataType(DataType::Table(Some(columns)))) => columns.as_slice(),
+        _ => &[],
+    };
+    let given_back = given_back.map(|(_, name)| lower(name)).chain(columns.iter().map(|column| lower(&column.name)));
+    for names in [given.collect::<Vec<_>>(), given_back.collect()] {
+        let twice = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
+        if let Some((_, name)) = twice {
+            let message = format!("parameter name \"{name}\" used more than once");
+            return Err(Error::input(message).with_code("42P13"));
+        }
+    }
+    Ok(())
 }
 
 fn is_of_procedure(returns: &FunctionReturnType) -> bool {

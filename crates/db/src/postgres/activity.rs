@@ -10,10 +10,10 @@ use diligence_catalog::{CATALOG_NAME, ComputedTable, RelationName, SYSTEM_SCHEMA
 use super::rows::{CatalogTable, Cell};
 use crate::activity::{Activities, Activity};
 
-const ACTIVITY: &str = "datid:o datname pid:i leader_pid:i usesysid:o usename application_name client_addr client_hostname client_port:i \
-                        backend_start:z xact_start:z query_start:z state_change:z wait_event_type wait_event state backend_xid:o \
-                        backend_xmin:o query_id:o query backend_type";
-const LOCKS: &str = "locktype database:o relation:o page:i tuple:s virtualxid transactionid:o classid:o objid:o objsubid:s \
+const ACTIVITY: &str = "datid:p datname:n pid:i leader_pid:i usesysid:p usename:n application_name client_addr client_hostname client_port:i \
+                        backend_start:z xact_start:z query_start:z state_change:z wait_event_type wait_event state backend_xid:x \
+                        backend_xmin:x query_id:o query backend_type";
+const LOCKS: &str = "locktype database:p relation:p page:i tuple:s virtualxid transactionid:x classid:p objid:p objsubid:s \
                      virtualtransaction pid:i mode granted:b fastpath:b waitstart:z";
 /// What `pg_blocking_pids` looks into.
 const WAITS: &str = "waiting_pid:i blocking_pid:i";

@@ -540,7 +540,7 @@ pub(super) fn listed_sequences(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 }
 
 /// The columns of `pg_stat_user_tables`. What is not counted is 0, and what never happens NULL.
-pub(super) const STATISTICS: &str = "relid:o schemaname relname n_live_tup:o n_dead_tup:o seq_scan:o seq_tup_read:o idx_scan:o idx_tup_fetch:o \
+pub(super) const STATISTICS: &str = "relid:p schemaname:n relname:n n_live_tup:o n_dead_tup:o seq_scan:o seq_tup_read:o idx_scan:o idx_tup_fetch:o \
      n_tup_ins:o n_tup_upd:o n_tup_del:o n_tup_hot_upd:o n_mod_since_analyze:o n_ins_since_vacuum:o last_vacuum:z \
      last_autovacuum:z last_analyze:z last_autoanalyze:z vacuum_count:o autovacuum_count:o analyze_count:o \
      autoanalyze_count:o";

@@ -80,7 +80,7 @@ const RANGES: [(i64, i64, i64, i64, &str, &str); 6] = [
 ];
 
 /// The columns of `pg_cast`.
-pub(super) const CAST: &str = "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod";
+pub(super) const CAST: &str = "oid:p castsource:p casttarget:p castfunc:p castcontext:c castmethod:c";
 
 pub(super) fn casts(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |(place, cast): (usize, &str)| {
@@ -105,7 +105,7 @@ pub(super) fn abbreviations(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
 }
 
 /// The columns of `pg_range`.
-pub(super) const RANGE: &str = "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o rngcanonical \
+pub(super) const RANGE: &str = "rngtypid:p rngsubtype:p rngmultitypid:p rngcollation:p rngsubopc:p rngcanonical \
     rngsubdiff";
 
 pub(super) fn ranges(_: &SessionSnapshot) -> Vec<Vec<Cell>> {

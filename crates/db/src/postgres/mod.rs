@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use diligence_catalog::authority::Subject;
 use diligence_catalog::locks::Locks;
 use diligence_catalog::operator_classes::{ACCESS_METHODS, OPERATOR_CLASSES, OPERATOR_FAMILIES, OperatorClass};
@@ -118,6 +118,22 @@ fn relations(snapshot: &SessionSnapshot, columns: bool) -> Vec<Listed> {
     own.chain(system).collect()
 }
 
+/// The composite types as relations: their columns are found where those of tables are.
+fn composite_relations(snapshot: &SessionSnapshot) -> impl Iterator<Item = Listed> {
+    let composites = snapshot.catalog.composites().filter(move |(object, _)| snapshot.sees(&object.name));
+    composites.map(|(object, one)| Listed {
+        schema: object.name.schema.clone(),
+        name: object.name.name.clone(),
+        oid: object.oid(),
+        view: None,
+        kind: "c",
+        columns: Some(Arc::new(Schema::new(
+            one.iter().map(|field| field.sql_type.field(&field.name, true)).collect::<Vec<_>>(),
+        ))),
+        object: None,
+    })
+}
+
 /// The schemas with their numbers.
 fn schemas(snapshot: &SessionSnapshot) -> Vec<(String, u32)> {
     let shown = [POSTGRES_SCHEMA, INFORMATION_SCHEMA, SYSTEM_SCHEMA];
@@ -126,23 +142,24 @@ fn schemas(snapshot: &SessionSnapshot) -> Vec<(String, u32)> {
 }
 
 fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let listed = relations(snapshot, true);
+    let listed = relations(snapshot, true).into_iter().chain(composite_relations(snapshot)).collect::<Vec<_>>();
     let row = |listed: &Listed| {
         let columns = listed.columns.as_ref().map_or(0, |columns| columns.fields().len() as i32);
-        let is_view = listed.kind == "v";
+        let (is_view, is_composite) = (listed.kind == "v", listed.kind == "c");
         let of_object = |object: &Object| declared::summary(snapshot, object);
         let (has_indexes, checks, has_references) = listed.object.as_ref().map_or((false, 0, false), of_object);
         vec![
             listed.oid.into(),
             listed.name.as_str().into(),
             snapshot.schema_oid(&listed.schema).unwrap_or_default().into(),
-            0.into(),
+            // A composite type has one number, as a type and as a relation.
+            if is_composite { listed.oid } else { 0 }.into(),
             0.into(),
             listed
                 .object
                 .as_ref()
                 .map_or(OWNER_OID.into(), |object| roles::owner_oid(snapshot, Subject::Object(object.id))),
-            if is_view { 0 } else { 2 }.into(),
+            if is_view || is_composite { 0 } else { 2 }.into(),
             0.into(),
             0.into(),
             0.into(),
@@ -185,7 +202,7 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 
 fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
-    for listed in relations(snapshot, true) {
+    for listed in relations(snapshot, true).into_iter().chain(composite_relations(snapshot)) {
         for (index, field) in listed.columns.iter().flat_map(|columns| columns.fields().iter()).enumerate() {
             let column = field_type(field);
             let marks = |object: &Object| declared::column_marks(object, field.name());
@@ -447,7 +464,7 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             false.into(),
             true.into(),
             ",".into(),
-            0.into(),
+            if listed.kind == "c" && !is_array { known.oid } else { 0 }.into(),
             if is_array { known.oid } else { 0 }.into(),
             if is_array { 0 } else { known.array_oid }.into(),
             function("in").into(),
@@ -514,38 +531,38 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
 fn add_relations(add: Add<'_>) {
     add(
         "pg_class",
-        "oid:o relname relnamespace:o reltype:o reloftype:o relowner:o relam:o relfilenode:o reltablespace:o relpages:i \
-         reltuples:f relallvisible:i reltoastrelid:o relhasindex:b relisshared:b relpersistence relkind relnatts:s \
+        "oid:p relname:n relnamespace:p reltype:p reloftype:p relowner:p relam:p relfilenode:p reltablespace:p relpages:i \
+         reltuples:r relallvisible:i reltoastrelid:p relhasindex:b relisshared:b relpersistence:c relkind:c relnatts:s \
          relchecks:s relhasrules:b relhastriggers:b relhassubclass:b relrowsecurity:b relforcerowsecurity:b \
-         relispopulated:b relreplident relispartition:b relrewrite:o relfrozenxid:o relminmxid:o relacl:T reloptions:T \
+         relispopulated:b relreplident:c relispartition:b relrewrite:p relfrozenxid:x relminmxid:x relacl:T reloptions:T \
          relpartbound",
         classes,
     );
     add(
         "pg_attribute",
-        "attrelid:o attname atttypid:p attlen:s attnum:s atttypmod:i attndims:s attbyval:b attalign attstorage \
-         attcompression attnotnull:b atthasdef:b atthasmissing:b attidentity attgenerated attisdropped:b attislocal:b \
-         attinhcount:s attcollation:o attstattarget:s attacl:T attoptions:T attfdwoptions:T attmissingval",
+        "attrelid:p attname:n atttypid:p attlen:s attnum:s atttypmod:i attndims:s attbyval:b attalign:c attstorage:c \
+         attcompression:c attnotnull:b atthasdef:b atthasmissing:b attidentity:c attgenerated:c attisdropped:b attislocal:b \
+         attinhcount:s attcollation:p attstattarget:s attacl:T attoptions:T attfdwoptions:T attmissingval",
         attributes,
     );
-    add("pg_namespace", "oid:o nspname nspowner:o nspacl:T xmin:o", namespaces);
-    add("pg_views", "schemaname viewname viewowner definition viewoid:o", views);
+    add("pg_namespace", "oid:p nspname:n nspowner:p nspacl:T xmin:x", namespaces);
+    add("pg_views", "schemaname:n viewname:n viewowner:n definition viewoid:o", views);
     add(
         "pg_matviews",
-        "schemaname matviewname matviewowner tablespace hasindexes:b ispopulated:b definition matviewoid:o",
+        "schemaname:n matviewname:n matviewowner:n tablespace:n hasindexes:b ispopulated:b definition matviewoid:o",
         materialized_views,
     );
     add(
         "pg_tables",
-        "schemaname tablename tableowner tablespace hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
+        "schemaname:n tablename:n tableowner:n tablespace:n hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
         listed_tables,
     );
     add("pg_class_names", "class_oid:o class_schema:o class_shown class_whole", class_names);
     add("pg_namespace_names", "schema_oid:o schema_name", namespace_names);
     add(
         "pg_database",
-        "oid:o datname datdba:o encoding:i datlocprovider datistemplate:b datallowconn:b datconnlimit:i datfrozenxid:o \
-         datminmxid:o dattablespace:o datcollate datctype daticulocale daticurules datcollversion datacl:T",
+        "oid:p datname:n datdba:p encoding:i datlocprovider:c datistemplate:b datallowconn:b datconnlimit:i datfrozenxid:x \
+         datminmxid:x dattablespace:p datcollate datctype daticulocale daticurules datcollversion datacl:T",
         databases,
     );
 }
@@ -554,17 +571,17 @@ fn add_relations(add: Add<'_>) {
 fn add_types(add: Add<'_>) {
     add(
         "pg_type",
-        "oid:o typname typnamespace:o typowner:o typlen:s typbyval:b typtype typcategory typispreferred:b typisdefined:b \
-         typdelim typrelid:o typelem:o typarray:o typinput typoutput typreceive:o typsend typmodin typmodout typanalyze \
-         typalign typstorage typnotnull:b typbasetype:o typtypmod:i typndims:i typcollation:o typdefault typsubscript \
+        "oid:p typname:n typnamespace:p typowner:p typlen:s typbyval:b typtype:c typcategory:c typispreferred:b typisdefined:b \
+         typdelim:c typrelid:p typelem:p typarray:p typinput typoutput typreceive:p typsend typmodin typmodout typanalyze \
+         typalign:c typstorage:c typnotnull:b typbasetype:p typtypmod:i typndims:i typcollation:p typdefault typsubscript \
          typdefaultbin typacl:T",
         types,
     );
     add("pg_type_names", "type_oid:o type_name type_sql_name type_schema:o type_whole", type_names);
-    add("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel", enum_labels);
+    add("pg_enum", "oid:p enumtypid:p enumsortorder:r enumlabel:n", enum_labels);
     add(
         "pg_collation",
-        "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b collencoding:i collcollate collctype \
+        "oid:p collname:n collnamespace:p collowner:p collprovider:c collisdeterministic:b collencoding:i collcollate collctype \
          colliculocale collversion",
         collations,
     );
@@ -575,24 +592,24 @@ fn add_types(add: Add<'_>) {
 
 /// Roles, and what is granted to them.
 fn add_roles(add: Add<'_>) {
-    let roles = "oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b \
+    let roles = "oid:p rolname:n rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b \
                  rolbypassrls:b rolconnlimit:i rolpassword rolvaliduntil:z rolconfig:T";
     for name in ["pg_roles", "pg_authid"] {
         add(name, roles, roles::roles);
     }
     for name in ["pg_user", "pg_shadow"] {
         let users =
-            "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil:z useconfig:T";
+            "usename:n usesysid:p usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil:z useconfig:T";
         add(name, users, roles::users);
     }
     add(
         "pg_auth_members",
-        "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b",
+        "oid:p roleid:p member:p grantor:p admin_option:b inherit_option:b set_option:b",
         roles::members,
     );
-    add("pg_group", "groname grosysid:o grolist:O", roles::groups);
-    add("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T", roles::role_settings);
-    add("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T", roles::defaults);
+    add("pg_group", "groname:n grosysid:p grolist:P", roles::groups);
+    add("pg_db_role_setting", "setdatabase:p setrole:p setconfig:T", roles::role_settings);
+    add("pg_default_acl", "oid:p defaclrole:p defaclnamespace:p defaclobjtype:c defaclacl:T", roles::defaults);
     add("pg_role_names", "role_oid:o role_name", roles::names);
     add("pg_single_grants", "of:o kind grantor grantee privilege grantable:b", roles::single_grants);
 }
@@ -601,29 +618,29 @@ fn add_roles(add: Add<'_>) {
 fn add_declared(add: Add<'_>) {
     add(
         "pg_trigger",
-        "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:s tgenabled tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable tgnewtable",
+        "oid:p tgrelid:p tgparentid:p tgname:n tgfoid:p tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:p tgconstrindid:p tgconstraint:p tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable:n tgnewtable:n",
         triggers::triggers,
     );
     add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
     add(
         "pg_language",
-        "oid:o lanname lanowner:o lanispl:b lanpltrusted:b lanacl:T lanplcallfoid:o laninline:o \
-         lanvalidator:o tableoid:o",
+        "oid:p lanname:n lanowner:p lanispl:b lanpltrusted:b lanacl:T lanplcallfoid:p laninline:p \
+         lanvalidator:p tableoid:o",
         routines::languages,
     );
-    add("pg_attrdef", "oid:o adrelid:o adnum:s adbin", declared::defaults);
+    add("pg_attrdef", "oid:p adrelid:p adnum:s adbin", declared::defaults);
     add(
         "pg_constraint",
-        "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o \
-         conindid:o conparentid:o confrelid:o confupdtype confdeltype confmatchtype conislocal:b coninhcount:i connoinherit:b conkey:S \
-         confkey:S conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:S conexclop:O conbin",
+        "oid:p conname:n connamespace:p contype:c condeferrable:b condeferred:b convalidated:b conrelid:p contypid:p \
+         conindid:p conparentid:p confrelid:p confupdtype:c confdeltype:c confmatchtype:c conislocal:b coninhcount:i connoinherit:b conkey:S \
+         confkey:S conpfeqop:P conppeqop:P conffeqop:P confdelsetcols:S conexclop:P conbin",
         declared::constraints,
     );
-    add("pg_description", "objoid:o classoid:o objsubid:i description", declared::comments);
-    add("pg_shdescription", "objoid:o classoid:o description", roles::comments);
+    add("pg_description", "objoid:p classoid:p objsubid:i description", declared::comments);
+    add("pg_shdescription", "objoid:p classoid:p description", roles::comments);
     add(
         "pg_index",
-        "indexrelid:o indrelid:o indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b \
+        "indexrelid:p indrelid:p indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b \
          indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:S \
          indcollation:O indclass:O indoption:S indexprs indpred",
         declared::indexes,
@@ -636,22 +653,22 @@ fn add_declared(add: Add<'_>) {
         };
         zones.into_iter().map(row).collect()
     });
-    add("pg_indexes", "schemaname tablename indexname tablespace indexdef", declared::listed_indexes);
+    add("pg_indexes", "schemaname:n tablename:n indexname:n tablespace:n indexdef", declared::listed_indexes);
     add(
         "pg_proc",
-        "oid:o proname pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport prokind prosecdef:b \
-         proleakproof:b proisstrict:b proretset:b provolatile proparallel pronargs:s pronargdefaults:s prorettype:o proargtypes:O \
-         proallargtypes:O proargmodes:T proargnames:T proargdefaults protrftypes:O prosrc probin proconfig:T proacl:T",
+        "oid:p proname:n pronamespace:p proowner:p prolang:p procost:r prorows:r provariadic:p prosupport prokind:c prosecdef:b \
+         proleakproof:b proisstrict:b proretset:b provolatile:c proparallel:c pronargs:s pronargdefaults:s prorettype:p proargtypes:O \
+         proallargtypes:P proargmodes:T proargnames:T proargdefaults protrftypes:P prosrc probin proconfig:T proacl:T",
         routines::routines,
     );
     add(
         "pg_sequence",
-        "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b",
+        "seqrelid:p seqtypid:p seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b",
         declared::sequence_options,
     );
     add(
         "pg_sequences",
-        "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o increment_by:o cycle:b cache_size:o last_value:o",
+        "schemaname:n sequencename:n sequenceowner:n data_type start_value:o min_value:o max_value:o increment_by:o cycle:b cache_size:o last_value:o",
         declared::listed_sequences,
     );
 }
@@ -664,7 +681,7 @@ fn add_texts(add: Add<'_>) {
         add(name, declared::STATISTICS, declared::statistics);
     }
     add("pg_relation_sizes", "size_of:o size_table:o size_bytes:o", sizes);
-    let columns = "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype";
+    let columns = "classid:p objid:p objsubid:i refclassid:p refobjid:p refobjsubid:i deptype:c";
     add("pg_depend", columns, declared::dependencies);
     add("pg_serials", "serial_table:o serial_column serial_sequence", declared::serials);
     add("pg_routine_texts", routines::TEXTS, routines::texts);
@@ -686,7 +703,7 @@ fn add_system(add: Add<'_>) {
          sourcefile sourceline:i pending_restart:b",
         settings::settings,
     );
-    add("pg_am", "oid:o amname amhandler amtype", |_| {
+    add("pg_am", "oid:p amname:n amhandler amtype:c", |_| {
         let heap: Vec<Cell> = vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()];
         let handler = |name: &str| match name {
             "btree" => "bthandler".to_owned(),
@@ -699,7 +716,7 @@ fn add_system(add: Add<'_>) {
     });
     add(
         "pg_opclass",
-        "oid:o opcmethod:o opcname opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o",
+        "oid:p opcmethod:p opcname:n opcnamespace:p opcowner:p opcfamily:p opcintype:p opcdefault:b opckeytype:p",
         |_| {
             let row = |class: &OperatorClass| {
                 let OperatorClass { method, oid, name, family, of_type, is_default, kept_type } = *class;
@@ -710,7 +727,7 @@ fn add_system(add: Add<'_>) {
             OPERATOR_CLASSES.iter().map(row).collect()
         },
     );
-    add("pg_opfamily", "oid:o opfmethod:o opfname opfnamespace:o opfowner:o", |_| {
+    add("pg_opfamily", "oid:p opfmethod:p opfname:n opfnamespace:p opfowner:p", |_| {
         let row = |(oid, method, name): &(u32, u32, &str)| {
             vec![Cell::from(*oid), (*method).into(), (*name).into(), CATALOG_OID.into(), OWNER_OID.into()]
         };
@@ -719,13 +736,13 @@ fn add_system(add: Add<'_>) {
     add("pg_cast", known::CAST, known::casts);
     add("pg_range", known::RANGE, known::ranges);
     add("pg_timezone_abbrevs", known::ABBREVIATION, known::abbreviations);
-    add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
+    add("pg_tablespace", "oid:p spcname:n spcowner:p spcacl:T spcoptions:T xmin:x", |_| {
         vec![vec![1663.into(), "pg_default".into(), OWNER_OID.into()]]
     });
-    add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| {
+    add("pg_extension", "oid:p extname:n extowner:p extnamespace:p extrelocatable:b extversion", |_| {
         vec![vec![13_799.into(), "plpgsql".into(), OWNER_OID.into(), CATALOG_OID.into(), false.into(), "1.0".into()]]
     });
-    add("pg_available_extensions", "name default_version installed_version comment", |_| {
+    add("pg_available_extensions", "name:n default_version installed_version comment", |_| {
         let row = |(name, version, comment): (&str, &str, &str)| {
             vec![name.into(), version.into(), version.into(), comment.into()]
         };

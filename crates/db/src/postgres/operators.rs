@@ -6,8 +6,8 @@ use diligence_catalog::privileges::OWNER_OID;
 use super::CATALOG_OID;
 use super::rows::Cell;
 
-pub(super) const OPERATORS: &str = "oid:o oprname oprnamespace:o oprowner:o oprkind oprcanmerge:b oprcanhash:b oprleft:o oprright:o \
-                                    oprresult:o oprcom:o oprnegate:o oprcode:o oprrest oprjoin";
+pub(super) const OPERATORS: &str = "oid:p oprname:n oprnamespace:p oprowner:p oprkind:c oprcanmerge:b oprcanhash:b oprleft:p oprright:p \
+                                    oprresult:p oprcom:p oprnegate:p oprcode:p oprrest oprjoin";
 
 /// An operator a line: number, name, kind, two flags, and the numbers of types, operators and its function.
 const LINES: &str = include_str!("operators.txt");

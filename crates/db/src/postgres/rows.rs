@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray,
-    ListBuilder, RecordBatch, RecordBatchOptions, StringBuilder, StringViewArray, TimestampMicrosecondArray,
+    ArrayRef, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
+    ListArray, ListBuilder, RecordBatch, RecordBatchOptions, StringBuilder, StringViewArray, TimestampMicrosecondArray,
     new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
@@ -13,9 +13,11 @@ use arrow::compute::cast;
 use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use diligence_base::Result;
+use diligence_catalog::types::shown_as;
 use diligence_catalog::{ComputedTable, SessionSnapshot};
 use diligence_storage::foreign_error::from_arrow;
-use diligence_types::sql_type::{FIELD_KEY, INSTANT_ZONE};
+use diligence_types::SqlType;
+use diligence_types::sql_type::INSTANT_ZONE;
 
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,19 +66,27 @@ impl From<i16> for Cell {
     }
 }
 
-/// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `p`
-/// the same with PostgreSQL's type `oid`, `t` text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double,
-/// `z` an instant, in microseconds or as a text, `v` an interval in seconds, `T`, `S`, `O` arrays of `t`, `s` and `o`.
+/// Columns from text such as `"oid:p relname:n relhasindex:b"`, with the types that drivers expect. The letters: `o` a
+/// number of 64 bits, `p` an oid, `x` a number of a transaction, `t` text, `n` a name, `c` a `"char"`, `b` boolean, `i`
+/// and `s` numbers of 32 and 16 bits, `f` a double, `r` a real, `z` an instant, in microseconds or as a text, `v` an
+/// interval in seconds, `T`, `S`, `O`, `P` arrays of `t`, `s`, `o` and `p`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {
         let (name, letter) = column.split_once(':').unwrap_or((column, "t"));
         let data_type = match letter {
-            "o" | "p" => DataType::Int64,
+            "p" => return SqlType::OID.field(name, true),
+            "P" => return SqlType::array_of(SqlType::OID).field(name, true),
+            "n" => return SqlType::Name.field(name, true),
+            // No expression has these types.
+            "c" => return shown_as(SqlType::Varchar(None).field(name, true), "char"),
+            "x" => return shown_as(Field::new(name, DataType::Int64, true), "xid"),
+            "o" => DataType::Int64,
             "b" => DataType::Boolean,
             "i" => DataType::Int32,
             "s" => DataType::Int16,
             "f" => DataType::Float64,
+            "r" => DataType::Float32,
             "z" => DataType::Timestamp(TimeUnit::Microsecond, Some(INSTANT_ZONE.into())),
             "v" => DataType::Interval(IntervalUnit::MonthDayNano),
             "T" => list(DataType::Utf8),
@@ -84,12 +94,7 @@ pub(super) fn columns(line: &str) -> SchemaRef {
             "O" => list(DataType::Int64),
             _ => DataType::Utf8View,
         };
-        let field = Field::new(name, data_type, true);
-        // Drivers ask for lists of these, and know them by PostgreSQL's type only.
-        match letter {
-            "p" => field.with_metadata([(FIELD_KEY.to_owned(), "oid".to_owned())].into()),
-            _ => field,
-        }
+        Field::new(name, data_type, true)
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
@@ -153,6 +158,9 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
         DataType::Int16 => Arc::new(Int16Array::from_iter(cells.map(|cell| number(cell).map(|value| value as i16)))),
         DataType::Float64 => {
             Arc::new(Float64Array::from_iter(cells.map(|cell| number(cell).map(|value| value as f64))))
+        }
+        DataType::Float32 => {
+            Arc::new(Float32Array::from_iter(cells.map(|cell| number(cell).map(|value| value as f32))))
         }
         DataType::Timestamp(_, zone) => {
             let instant = |cell: &Cell| match cell {

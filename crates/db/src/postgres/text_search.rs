@@ -17,11 +17,11 @@ const SNOWBALL_OID: u32 = 13_150;
 
 /// The tables: their names, their columns and their rows.
 pub(super) const TABLES: [(&str, &str, Source); 5] = [
-    ("pg_ts_config", "oid:o cfgname cfgnamespace:o cfgowner:o cfgparser:o", configurations),
-    ("pg_ts_config_map", "mapcfg:o maptokentype:i mapseqno:i mapdict:o", classes),
-    ("pg_ts_dict", "oid:o dictname dictnamespace:o dictowner:o dicttemplate:o dictinitoption", dictionaries),
-    ("pg_ts_parser", "oid:o prsname prsnamespace:o prsstart prstoken prsend prsheadline prslextype", parsers),
-    ("pg_ts_template", "oid:o tmplname tmplnamespace:o tmplinit tmpllexize", templates),
+    ("pg_ts_config", "oid:p cfgname:n cfgnamespace:p cfgowner:p cfgparser:p", configurations),
+    ("pg_ts_config_map", "mapcfg:p maptokentype:i mapseqno:i mapdict:p", classes),
+    ("pg_ts_dict", "oid:p dictname:n dictnamespace:p dictowner:p dicttemplate:p dictinitoption", dictionaries),
+    ("pg_ts_parser", "oid:p prsname:n prsnamespace:p prsstart prstoken prsend prsheadline prslextype", parsers),
+    ("pg_ts_template", "oid:p tmplname:n tmplnamespace:p tmplinit tmpllexize", templates),
 ];
 
 fn configurations(_: &SessionSnapshot) -> Vec<Vec<Cell>> {

@@ -148,6 +148,7 @@ impl Rows {
         !matches!(
             values,
             Values::Text(_)
+                | Values::Held(..)
                 | Values::Bytes(_)
                 | Values::Interval(_)
                 | Values::List(..)

@@ -2,14 +2,15 @@
 //!
 //! * [`text`]: PostgreSQL's text and binary forms of single values, which psql's rows, COPY and HTTP's CSV have in
 //!   common.
-//! * [`values`]: an array as such values, which may be arrays and rows; [`fields`]: parts of their binary forms.
+//! * [`values`]: an array as such values, which may be arrays and rows; [`fields`] and [`held_text`]: parts of their
+//!   binary forms.
 //! * [`columns`]: a batch as rows of such values, for messages of PostgreSQL's protocol.
 //! * [`copy`]: the same rows as lines, for COPY … TO STDOUT and for CSV.
 //! * [`formats`]: bodies of HTTP.
 //! * [`compact`]: batches without bytes of other rows, for Arrow's streams.
 //! * [`flight`]: messages of Arrow Flight.
 //! * [`numeric`]: what Arrow would write with more zeros than that.
-//! * [`parameters`]: the other direction, values as clients send them.
+//! * [`parameters`]: the other direction, values as clients send them; [`nested`]: those that consist of others.
 //!
 //! Nothing here knows a session, a statement or a socket: batches come in, bytes go out.
 
@@ -19,6 +20,8 @@ pub(crate) mod copy;
 mod fields;
 pub(crate) mod flight;
 pub(crate) mod formats;
+mod held_text;
+mod nested;
 mod numeric;
 pub(crate) mod parameters;
 mod text;

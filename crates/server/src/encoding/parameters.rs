@@ -2,6 +2,7 @@
 //! the fields of COPY.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array,
@@ -14,23 +15,52 @@ use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, i256};
 use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
-use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
-use diligence_db::{Address, NetworkKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array};
+use diligence_db::postgres::{self as types, PostgresType, field_type, type_of_oid};
+use diligence_db::{Address, NetworkKind, RangeKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array};
 
 use super::columns::Form;
 use super::fields::{EPOCH_DAYS, EPOCH_MICROSECONDS};
+use super::held_text::HeldText;
+use super::nested;
+use super::values::is_of_objects;
 
-/// The type that a client's number for a type stands for; `None` leaves it to the statement.
-pub fn declared(oid: u32) -> Result<Option<DataType>> {
+/// The type that a client's number for a type stands for; `None` leaves it to the statement, as with all types whose
+/// values are held as texts and are none: the statement knows which of them it takes.
+pub fn declared(oid: u32) -> Option<DataType> {
     if oid == 0 || oid == types::UNKNOWN.oid {
-        return Ok(None);
+        return None;
     }
-    let Some((known, is_array)) = type_of_oid(oid) else {
-        // Types of extensions and the like: what their text says.
-        return Ok(Some(DataType::Utf8View));
-    };
+    let (known, is_array) = type_of_oid(oid)?;
     let element = element_type(known);
-    Ok(Some(if is_array { DataType::List(Arc::new(Field::new("item", element, true))) } else { element }))
+    if is_array {
+        return Some(DataType::List(item_of(known, element)));
+    }
+    (element != DataType::Utf8View || is_text(known)).then_some(element)
+}
+
+/// Whether a type's values are texts and nothing else.
+fn is_text(known: PostgresType) -> bool {
+    const TEXTS: [u32; 5] = [18, 19, 25, 1042, 1043];
+    TEXTS.contains(&known.oid)
+}
+
+/// The field of the elements of an array of a type, which tells the type where `held` does not.
+fn item_of(known: PostgresType, held: DataType) -> Arc<Field> {
+    const BIT: u32 = 1560;
+    let told = match known.oid {
+        // Of any length.
+        BIT => Some(SqlType::Bit(None)),
+        _ => SqlType::parse(known.sql_name).filter(|_| held == DataType::Utf8View && !is_text(known)),
+    };
+    Arc::new(told.map_or_else(|| Field::new("item", held, true), |told| told.field("item", true)))
+}
+
+/// PostgreSQL's number of a parameter's type, as clients are told of it: text, where the statement does not say.
+pub fn number_of(known: &SqlType) -> u32 {
+    match known {
+        SqlType::Unknown => types::TEXT.oid,
+        known => field_type(&known.field("", true)).oid,
+    }
 }
 
 fn element_type(known: PostgresType) -> DataType {
@@ -48,27 +78,74 @@ fn element_type(known: PostgresType) -> DataType {
         types::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into())),
         types::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
         types::NUMERIC => DataType::Decimal128(38, 10),
-        known if matches!(known.oid, 24 | 26 | 2205 | 2206) => DataType::Int64,
+        known if is_of_objects(&known) => DataType::Int64,
         _ => DataType::Utf8View,
     }
 }
 
-/// A value of one row in the type that the statement wants. `oid` is what the client calls the type.
-/// Dates are read in the session's zone and style.
-pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &DataType, zone: Zone) -> Result<ArrayRef> {
-    let Some(bytes) = bytes else { return Ok(new_null_array(wanted, 1)) };
-    let array = match form {
-        Form::Text => from_text_in(text(bytes)?, wanted, zone)?,
-        Form::Binary => {
-            let (known, is_array) = type_of_oid(oid).unwrap_or((types::TEXT, false));
-            if is_array { list_from_binary(bytes)? } else { from_binary(bytes, known)? }
-        }
+/// A value of one row in the type that the statement wants. `oid` is what the client calls the type. Texts are read as
+/// PostgreSQL reads them, dates in the session's zone and style; those that only a statement can read stay texts, which
+/// the statement casts. Fails with PostgreSQL's code if it is no such value.
+pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &SqlType, zone: Zone) -> Result<ArrayRef> {
+    let held = wanted.arrow();
+    let Some(bytes) = bytes else { return Ok(new_null_array(&held, 1)) };
+    let array: ArrayRef = match (form, type_of_oid(oid)) {
+        (Form::Text, _) => return value_of_text(text(bytes)?, wanted, zone),
+        (Form::Binary, Some((known, false))) => from_binary(bytes, known)?,
+        (Form::Binary, Some((_, true))) => list_from_binary(bytes)?,
+        // A type that a statement has made.
+        (Form::Binary, None) => match wanted.base() {
+            SqlType::Array(_) => list_from_binary(bytes)?,
+            SqlType::Record(_) => Arc::new(StringViewArray::from_iter_values([nested::row_text(bytes)?])),
+            _ => from_binary(bytes, types::TEXT)?,
+        },
     };
     // A decimal's digits are its own: a statement cannot know how many a value has.
-    if array.data_type() == wanted || is_decimal(wanted) && is_decimal(array.data_type()) {
+    if array.data_type() == &held || is_decimal(&held) && is_decimal(array.data_type()) {
         return Ok(array);
     }
-    convert(&array, wanted)
+    let is_of_texts = |data_type: &DataType| match data_type {
+        DataType::List(item) => *item.data_type() == DataType::Utf8View,
+        other => *other == DataType::Utf8View,
+    };
+    // Rows and arrays of rows are read by the statement.
+    if matches!(wanted.innermost(), SqlType::Record(_)) && is_of_texts(array.data_type()) {
+        return Ok(array);
+    }
+    convert(&array, &held)
+}
+
+fn value_of_text(text: &str, wanted: &SqlType, zone: Zone) -> Result<ArrayRef> {
+    let texts = StringViewArray::from_iter_values([text]);
+    if is_read_by_statement(text, wanted) {
+        return Ok(Arc::new(texts));
+    }
+    // A decimal's digits are its own.
+    if matches!(wanted, SqlType::Numeric(_)) {
+        return decimal(text.trim()).or_else(|_| parse_array(&texts, &SqlType::NUMERIC, &ReadOptions::default()));
+    }
+    parse_array(&texts, wanted, &ReadOptions { zone, now: Some(moment()), ..ReadOptions::default() })
+}
+
+/// Microseconds from 1970 until now: what `now` and `today` mean in a value.
+pub fn moment() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Whether a text means what it does in a statement only: names of objects, rows, arrays of several dimensions, and
+/// whatever is held as a text.
+fn is_read_by_statement(text: &str, wanted: &SqlType) -> bool {
+    if wanted.arrow() == DataType::Utf8View {
+        return true;
+    }
+    let has_dimensions = || text.trim_start().starts_with('[') || text.matches('{').nth(1).is_some();
+    match wanted.innermost() {
+        _ if matches!(wanted, SqlType::Array(_)) && has_dimensions() => true,
+        SqlType::Oid(_) => *wanted.innermost() != SqlType::OID,
+        SqlType::Record(_) | SqlType::Map(_) | SqlType::Void => true,
+        _ => false,
+    }
 }
 
 fn is_decimal(data_type: &DataType) -> bool {
@@ -94,7 +171,7 @@ fn is_whole(array: &ArrayRef) -> bool {
     array.data_type().is_integer() || text.is_some_and(|texts| is_whole_text(texts.value(0)))
 }
 
-fn text(bytes: &[u8]) -> Result<&str> {
+pub(super) fn text(bytes: &[u8]) -> Result<&str> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Error::input("a parameter's text is not valid UTF-8").with_code("22021"))?;
     if text.contains('\0') {
@@ -295,7 +372,12 @@ fn common(one: DataType, other: DataType) -> DataType {
 
 /// A list of values, of a type if there are none. Fails with kind `Value` if they do not fit together.
 pub fn list_of(parts: Vec<ArrayRef>, element: &DataType) -> Result<ArrayRef> {
-    let count = parts.len();
+    list_with(parts, &Field::new("item", element.clone(), true))
+}
+
+/// The same with what else the field of the elements tells.
+fn list_with(parts: Vec<ArrayRef>, item: &Field) -> Result<ArrayRef> {
+    let (count, element) = (parts.len(), item.data_type());
     let element = parts.iter().map(|part| part.data_type().clone()).reduce(common).unwrap_or_else(|| element.clone());
     let values = if parts.is_empty() {
         new_null_array(&element, 0)
@@ -304,15 +386,15 @@ pub fn list_of(parts: Vec<ArrayRef>, element: &DataType) -> Result<ArrayRef> {
         concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())
             .map_err(|error| Error::value(format!("an array's elements do not fit together: {error}")))?
     };
-    let field = Arc::new(Field::new("item", element, true));
+    let field = Arc::new(item.clone().with_data_type(element));
     Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths([count]), values, None)))
 }
 
 /// Bytes that are taken from the front.
-struct Cursor<'a>(&'a [u8]);
+pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| malformed("it is too short"))?;
         self.0 = rest;
         Ok(taken)
@@ -322,7 +404,7 @@ impl<'a> Cursor<'a> {
         Ok(i16::from_be_bytes(self.take(2)?.try_into().map_err(|_| malformed("a number"))?))
     }
 
-    fn i32(&mut self) -> Result<i32> {
+    pub(super) fn i32(&mut self) -> Result<i32> {
         Ok(i32::from_be_bytes(self.take(4)?.try_into().map_err(|_| malformed("a number"))?))
     }
 
@@ -330,12 +412,12 @@ impl<'a> Cursor<'a> {
         Ok(i64::from_be_bytes(self.take(8)?.try_into().map_err(|_| malformed("a number"))?))
     }
 
-    fn end(&self) -> Result<()> {
+    pub(super) fn end(&self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(malformed("it is too long")) }
     }
 }
 
-fn malformed(what: &str) -> Error {
+pub(super) fn malformed(what: &str) -> Error {
     Error::input(format!("a parameter in binary form is malformed: {what}")).with_code("22P03")
 }
 
@@ -368,14 +450,15 @@ pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
             Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(months, days, nanoseconds)]))
         }
         types::NUMERIC => return decimal(&numeric_text(&mut cursor)?),
-        known if matches!(known.oid, 24 | 26 | 2205 | 2206) => {
-            Arc::new(Int64Array::from(vec![i64::from(cursor.i32()? as u32)]))
+        known if is_of_objects(&known) => Arc::new(Int64Array::from(vec![i64::from(cursor.i32()? as u32)])),
+        known if let Some(held) = HeldText::of(known.oid) => {
+            return Ok(Arc::new(StringViewArray::from_iter_values([held.read(bytes)?])));
         }
-        known if known.oid == 2950 => {
-            let bytes = cursor.take(16)?;
-            let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
-            Arc::new(StringViewArray::from_iter_values([text]))
+        known if let Some(kind) = RangeKind::of_name(known.name) => {
+            Arc::new(StringViewArray::from_iter_values([nested::range_text(&mut cursor, kind)?]))
+        }
+        known if let Some(kind) = RangeKind::of_multirange_name(known.name) => {
+            Arc::new(StringViewArray::from_iter_values([nested::multirange_text(&mut cursor, kind)?]))
         }
         known if let Some(kind) = NetworkKind::of_name(known.name) => {
             Arc::new(StringViewArray::from_iter_values([network_text(&mut cursor, kind)?]))
@@ -463,19 +546,27 @@ pub fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     if count > cursor.0.len() / 4 {
         return Err(malformed("an array is shorter than it says"));
     }
-    let element = element_type(known);
+    let item = item_of(known, element_type(known));
     let parts = (0..count).map(|_| match cursor.i32()? {
         -1 => Ok(None),
         length => {
             let length = usize::try_from(length).map_err(|_| malformed("an element's length"))?;
-            from_binary(cursor.take(length)?, known).map(Some)
+            let bytes = cursor.take(length)?;
+            // Of types that statements have made, enums are sent as texts, and rows as rows.
+            match type_of_oid(oid) {
+                None if let Ok(row) = nested::row_text(bytes) => {
+                    Ok(Some(Arc::new(StringViewArray::from_iter_values([row])) as ArrayRef))
+                }
+                _ => from_binary(bytes, known).map(Some),
+            }
         }
     });
     let parts = parts.collect::<Result<Vec<_>>>()?;
     cursor.end()?;
-    let present = parts.iter().flatten().next().map_or(element, |part| part.data_type().clone());
+    let present =
+        parts.iter().flatten().next().map_or_else(|| item.data_type().clone(), |part| part.data_type().clone());
     let parts = parts.into_iter().map(|part| part.unwrap_or_else(|| new_null_array(&present, 1))).collect();
-    list_of(parts, &present)
+    list_with(parts, &item.as_ref().clone().with_data_type(present))
 }
 
 #[cfg(test)]
@@ -574,11 +665,13 @@ mod tests {
 
     #[test]
     fn text_that_is_no_value_is_an_error_with_a_code() {
-        let error = value(Some(b"abc"), 23, Form::Text, &DataType::Int32, Zone::UTC).unwrap_err();
-        assert_eq!(error.code(), Some("22P02"));
-        assert!(value(Some(b"\xff"), 25, Form::Text, &DataType::Utf8View, Zone::UTC).is_err());
-        assert_eq!(value(None, 23, Form::Binary, &DataType::Int32, Zone::UTC).unwrap().null_count(), 1);
-        assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &DataType::Int64, Zone::UTC).unwrap()), "5");
+        let error = value(Some(b"abc"), 23, Form::Text, &SqlType::Integer, Zone::UTC).unwrap_err();
+        assert_eq!((error.code(), error.message()), (Some("22P02"), "invalid input syntax for type integer: \"abc\""));
+        let error = value(Some(b"2020-02-30"), 1082, Form::Text, &SqlType::Date, Zone::UTC).unwrap_err();
+        assert_eq!(error.code(), Some("22008"));
+        assert!(value(Some(b"\xff"), 25, Form::Text, &SqlType::Text, Zone::UTC).is_err());
+        assert_eq!(value(None, 23, Form::Binary, &SqlType::Integer, Zone::UTC).unwrap().null_count(), 1);
+        assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &SqlType::BigInt, Zone::UTC).unwrap()), "5");
     }
 
     #[test]
@@ -586,11 +679,45 @@ mod tests {
         let code =
             |bytes: &[u8], oid, form, wanted| value(Some(bytes), oid, form, &wanted, Zone::UTC).unwrap_err().code();
         for text in ["99999999999", "-99999999999", "+3000000000"] {
-            assert_eq!(code(text.as_bytes(), 23, Form::Text, DataType::Int32), Some("22003"), "{text}");
+            assert_eq!(code(text.as_bytes(), 23, Form::Text, SqlType::Integer), Some("22003"), "{text}");
         }
         for text in ["1e3", "", "-", "12a", "1.5"] {
-            assert_eq!(code(text.as_bytes(), 23, Form::Text, DataType::Int32), Some("22P02"), "{text}");
+            assert_eq!(code(text.as_bytes(), 23, Form::Text, SqlType::Integer), Some("22P02"), "{text}");
         }
-        assert_eq!(code(&70_000i32.to_be_bytes(), 23, Form::Binary, DataType::Int16), Some("22003"));
+        assert_eq!(code(&70_000i32.to_be_bytes(), 23, Form::Binary, SqlType::SmallInt), Some("22003"));
+    }
+
+    #[test]
+    fn texts_are_read_as_postgresql_reads_them() {
+        let read = |text: &str, wanted: SqlType| value(Some(text.as_bytes()), 0, Form::Text, &wanted, Zone::UTC);
+        for (text, wanted, expected) in [
+            (" 5 ", SqlType::Integer, "5"),
+            ("January 8, 1999", SqlType::Date, "1999-01-08"),
+            ("2020-01-01 00:00 Europe/Berlin", SqlType::TimestampTz, "2019-12-31T23:00:00Z"),
+            ("abc", SqlType::Bytea, "616263"),
+            ("1e2", SqlType::NUMERIC, "100"),
+            ("off", SqlType::Boolean, "false"),
+            ("{1,NULL}", SqlType::array_of(SqlType::Integer), "[1, ]"),
+        ] {
+            assert_eq!(shown(&read(text, wanted).unwrap()), expected, "{text}");
+        }
+        // These are left to the statement.
+        for (text, wanted) in [
+            ("pg_class", SqlType::parse("regclass").unwrap()),
+            ("{{1,2},{3,4}}", SqlType::array_of(SqlType::Integer)),
+            ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", SqlType::Uuid),
+        ] {
+            assert_eq!(shown(&read(text, wanted).unwrap()), text);
+        }
+        assert!(read("now", SqlType::Timestamp).is_ok() && read("today", SqlType::Date).is_ok());
+        assert_eq!(read("{1,x}", SqlType::array_of(SqlType::Integer)).unwrap_err().code(), Some("22P02"));
+    }
+
+    #[test]
+    fn types_that_are_held_as_texts_are_left_to_the_statement() {
+        assert_eq!([declared(0), declared(2950), declared(3802), declared(16_400)], [None, None, None, None]);
+        assert_eq!([declared(25), declared(1043)], [Some(DataType::Utf8View), Some(DataType::Utf8View)]);
+        let Some(DataType::List(item)) = declared(2951) else { panic!("an array of uuid") };
+        assert_eq!(SqlType::of_field(&item), Some(SqlType::Uuid));
     }
 }

@@ -11,7 +11,7 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    Int64Type, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, i256,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
@@ -23,6 +23,7 @@ use diligence_db::{Multirange, NetworkKind, Printer, Range, RangeKind, SearchKin
 use super::fields::{
     EPOCH_MICROSECONDS, multirange_binary, network_binary, put_field, put_length, range_binary, since_2000,
 };
+use super::held_text::HeldText;
 use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
 
@@ -53,6 +54,8 @@ pub(super) enum Values {
     /// Numbers of objects.
     Oid(Int64Array),
     Text(StringViewArray),
+    /// Texts that have another binary form.
+    Held(StringViewArray, HeldText),
     Bytes(arrow::array::BinaryViewArray),
     Date(arrow::array::Date32Array),
     Time(Time64MicrosecondArray),
@@ -135,6 +138,9 @@ impl Values {
                 Values::Interval(interval.as_primitive::<IntervalMonthDayNanoType>().clone())
             }
             types::JSON => Values::Text(json_texts(array)?),
+            element if let Some(held) = HeldText::of(element.oid) => {
+                Values::Held(to(&DataType::Utf8View)?.as_string_view().clone(), held)
+            }
             element if let Some(kind) = RangeKind::of_name(element.name) => {
                 Values::Range(to(&DataType::Utf8View)?.as_string_view().clone(), kind, zone)
             }
@@ -162,7 +168,7 @@ impl Values {
                 let padded = |text: Option<&str>| text.map(|text| format!("{text:<length$}"));
                 Values::Text(texts.as_string_view().iter().map(padded).collect())
             }
-            object if matches!(object.oid, 24 | 26 | 2205 | 2206) && array.data_type().is_integer() => {
+            object if is_of_objects(&object) && array.data_type().is_integer() => {
                 Values::Oid(to(&DataType::Int64)?.as_primitive::<Int64Type>().clone())
             }
             _ => match array.data_type() {
@@ -216,6 +222,7 @@ impl Values {
             Values::Oid(array) => array.nulls(),
             Values::Text(array) | Values::Range(array, ..) => array.nulls(),
             Values::Multirange(array, ..) | Values::Network(array, _) | Values::Search(array, _) => array.nulls(),
+            Values::Held(array, _) => array.nulls(),
             Values::Bytes(array) => array.nulls(),
             Values::Date(array) => array.nulls(),
             Values::Time(array) => array.nulls(),
@@ -266,6 +273,12 @@ impl Values {
             }
             // Its binary form is its text.
             Values::Text(_) => self.text_field(row, column, out),
+            Values::Held(array, held) => {
+                let start = out.len();
+                out.put_i32(0);
+                held.write(array.value(row), out);
+                put_length(start, 4, out);
+            }
             Values::Bytes(array) => {
                 out.put_i32(array.value(row).len() as i32);
                 out.put_slice(array.value(row));
@@ -279,8 +292,7 @@ impl Values {
             Values::WideDecimal(array, scale, precision) => {
                 let start = out.len();
                 out.put_i32(0);
-                let shown = Decimal256Type::format_decimal(array.value(row), *precision, *scale);
-                text::numeric_of_text(shown.as_bytes(), out);
+                text::numeric_of_text(shown_decimal(array.value(row), *precision, *scale).as_bytes(), out);
                 put_length(start, 4, out);
             }
             Values::Interval(array) => {
@@ -347,13 +359,7 @@ impl Values {
             Values::Float64(array) => text::float64(array.value(row), out),
             Values::Decimal(array, scale) => text::decimal(array.value(row), *scale, out),
             Values::WideDecimal(array, scale, precision) => {
-                let shown = Decimal256Type::format_decimal(array.value(row), *precision, *scale);
-                // The scale of a `numeric` without parentheses is each value's own.
-                let shown = match (*precision, *scale) == UNBOUNDED_NUMERIC {
-                    true => without_zeros(&shown),
-                    false => shown.as_str(),
-                };
-                out.put_slice(shown.as_bytes());
+                out.put_slice(shown_decimal(array.value(row), *precision, *scale).as_bytes());
             }
             Values::Text(array) => out.put_slice(array.value(row).as_bytes()),
             Values::Bytes(array) => text::bytea(array.value(row), out),
@@ -385,12 +391,27 @@ impl Values {
             Values::Range(array, ..)
             | Values::Multirange(array, ..)
             | Values::Network(array, _)
-            | Values::Search(array, _) => {
+            | Values::Search(array, _)
+            | Values::Held(array, _) => {
                 out.put_slice(array.value(row).as_bytes());
             }
             Values::Row(_, columns) => row_text(row, columns, out),
         }
     }
+}
+
+/// Whether values of a type number objects: `oid`, `xid`, `regclass` and their kin.
+pub(super) fn is_of_objects(known: &PostgresType) -> bool {
+    matches!(known.oid, 24 | 26 | 28 | 2202 | 2205 | 2206 | 4089 | 4096)
+}
+
+/// A decimal's digits. The scale of a `numeric` without parentheses is each value's own.
+fn shown_decimal(value: i256, precision: u8, scale: i8) -> String {
+    let mut shown = Decimal256Type::format_decimal(value, precision, scale);
+    if (precision, scale) == UNBOUNDED_NUMERIC {
+        shown.truncate(without_zeros(&shown).len());
+    }
+    shown
 }
 
 fn not_sent(error: arrow::error::ArrowError) -> Error {

@@ -230,7 +230,7 @@ impl StatementExecution {
         let key = PlanKey::new(session.planning_identity(), parsed.text(), &[]);
         let wanted = key.as_ref().filter(|_| given.is_empty());
         if let Some(known) = self.current_plan(session, wanted).await? {
-            return Ok(Description { parameters: vec![], schema: known.plan.schema() });
+            return Ok(Description { schema: known.plan.schema(), ..Description::default() });
         }
         let (own, statement) = (session.clone(), parsed.clone());
         let described = self.optimize.run(move || {

@@ -97,7 +97,7 @@ impl FlightSession {
         cancellation: &Cancellation,
     ) -> Result<Description> {
         match kind {
-            Kind::Command(command) => Ok(Description { parameters: vec![], schema: self.schema_of(command) }),
+            Kind::Command(command) => Ok(Description { schema: self.schema_of(command), ..Description::default() }),
             Kind::Statement(parsed) => {
                 let describe = self.execution().describe(&self.session, parsed, given);
                 cancellation.within(&self.service, describe).await

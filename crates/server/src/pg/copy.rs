@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray, StringViewBuilder, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewArray, StringViewBuilder, new_null_array,
+};
 use arrow::compute::{concat, filter};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
-use diligence_db::Zone;
-use diligence_db::postgres::column_type;
+use diligence_db::postgres::field_type;
+use diligence_db::{ReadOptions, SqlType, Zone, parse_array};
 
+use crate::encoding::columns::Form;
 use crate::encoding::copy::{BINARY_HEADER, CopyFormat, CopyOptions, Verbosity};
-use crate::encoding::parameters::{convert, dates_in, from_binary, from_text_in, list_from_binary};
+use crate::encoding::parameters::{convert, moment, value};
 
 /// Bytes that a row of a COPY may have at most: they are in memory before it is read.
 pub const ROW_BYTES_MAX: usize = 1 << 30;
@@ -19,12 +22,21 @@ pub const ROW_BYTES_MAX: usize = 1 << 30;
 /// Bytes of rows that are read before they make a batch, unless it has its number of rows before.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// What does not begin as the binary form does.
+const NO_SIGNATURE: &str = "COPY file signature not recognized";
+
 /// Reads rows of a COPY … FROM STDIN, whose bytes come in pieces of any size.
 pub struct CopyDecoder {
     options: CopyOptions,
+    /// The name of the table, for what is told of a row.
+    table: String,
     schema: SchemaRef,
+    /// The types of the columns.
+    types: Vec<SqlType>,
     /// In which dates are read.
     zone: Zone,
+    /// When it began: what `now` means in its rows.
+    now: i64,
     /// Bytes of a row that has not ended.
     pending: Vec<u8>,
     /// Fields as text; in binary form arrays of one row.
@@ -33,8 +45,12 @@ pub struct CopyDecoder {
     rows: usize,
     /// Bytes of the rows that are no batch yet.
     bytes: usize,
+    /// The lines at which they end.
+    lines: Vec<u64>,
     batches: Vec<RecordBatch>,
     line: u64,
+    /// Where reading has failed.
+    place: Option<String>,
     started: bool,
     ended: bool,
     /// Rows that were left out, and what is to be said of each.
@@ -48,26 +64,37 @@ impl CopyDecoder {
         Self { zone, ..self }
     }
 
-    /// For rows with these columns.
-    pub fn new(options: CopyOptions, schema: SchemaRef) -> Self {
+    /// For rows of a table with these columns.
+    pub fn new(options: CopyOptions, table: &str, schema: SchemaRef) -> Self {
         let texts = schema.fields().iter().map(|_| StringViewBuilder::new()).collect();
         let values = schema.fields().iter().map(|_| Vec::new()).collect();
+        let types = schema.fields().iter().map(|field| SqlType::of_field(field).unwrap_or(SqlType::Text)).collect();
         Self {
             options,
+            table: table.to_owned(),
             schema,
+            types,
             zone: Zone::UTC,
+            now: moment(),
             pending: Vec::new(),
             texts,
             values,
             rows: 0,
             bytes: 0,
+            lines: Vec::new(),
             batches: Vec::new(),
             line: 0,
+            place: None,
             started: false,
             ended: false,
             skipped: 0,
             notes: Vec::new(),
         }
+    }
+
+    /// Where reading has failed: `COPY t, line 2, column c: "x"`.
+    pub fn place(&mut self) -> Option<String> {
+        self.place.take()
     }
 
     /// Rows that were left out so far.
@@ -81,7 +108,7 @@ impl CopyDecoder {
     }
 
     /// Takes bytes, with `is_end` the last ones, and gives the rows that are complete, as far as they make batches.
-    /// Fails with kind `Value` on what is no row, `Resource` on one of too many bytes.
+    /// Fails with PostgreSQL's code on what is no row or no value, with kind `Resource` on a row of too many bytes.
     pub fn feed(&mut self, bytes: &[u8], is_end: bool) -> Result<Vec<RecordBatch>> {
         let mut pending = std::mem::take(&mut self.pending);
         let is_text = self.options.format != CopyFormat::Binary;
@@ -102,8 +129,15 @@ impl CopyDecoder {
         self.pending = pending;
         if is_end {
             match (is_text, self.pending.is_empty()) {
-                (true, false) => return Err(self.wrong("a quote is open at the end")),
-                (false, is_all) if !is_all || !self.ended => return Err(self.wrong("the data ends in the middle")),
+                (true, false) => {
+                    self.line += 1;
+                    let rest = std::mem::take(&mut self.pending);
+                    return Err(self.wrong("unterminated CSV quoted field", Some(&rest)));
+                }
+                (false, is_all) if !is_all || !self.ended => {
+                    let what = if self.started { "unexpected EOF in COPY data" } else { NO_SIGNATURE };
+                    return Err(self.wrong(what, None));
+                }
                 _ => self.complete_batch()?,
             }
         }
@@ -129,6 +163,8 @@ impl CopyDecoder {
                 continue;
             }
             let is_header = self.options.header && self.line == 1;
+            // Lines within a row count, too.
+            self.line += line.iter().filter(|byte| **byte == b'\n').count() as u64;
             if is_header && !self.options.header_matches {
                 continue;
             }
@@ -138,7 +174,7 @@ impl CopyDecoder {
             };
             match is_header {
                 true => self.check_header(&fields)?,
-                false => self.push(fields)?,
+                false => self.push(fields, line)?,
             }
         }
         Ok(at)
@@ -250,25 +286,36 @@ impl CopyDecoder {
         }
     }
 
-    fn push(&mut self, fields: Vec<Option<Vec<u8>>>) -> Result<()> {
-        if fields.len() != self.texts.len() {
-            let text = format!("expected {} columns, found {}", self.texts.len(), fields.len());
-            return Err(self.wrong(&text));
+    fn push(&mut self, fields: Vec<Option<Vec<u8>>>, line: &[u8]) -> Result<()> {
+        if let Some(missing) = self.schema.fields().get(fields.len()) {
+            let what = format!("missing data for column \"{}\"", missing.name());
+            return Err(self.wrong(what, Some(line)));
+        }
+        if fields.len() > self.texts.len() {
+            return Err(self.wrong("extra data after last expected column", Some(line)));
         }
         self.bytes += fields.iter().flatten().map(Vec::len).sum::<usize>();
         for (index, field) in fields.into_iter().enumerate() {
             match field {
                 None => self.texts[index].append_null(),
                 Some(bytes) if bytes.contains(&0) => {
-                    return Err(self.wrong("invalid byte sequence for encoding \"UTF8\": 0x00").with_code("22021"));
+                    let what = "invalid byte sequence for encoding \"UTF8\": 0x00";
+                    return Err(self.wrong(what, None).with_code("22021"));
                 }
                 Some(bytes) => match String::from_utf8(bytes) {
                     Ok(text) => self.texts[index].append_value(text),
-                    Err(_) => return Err(self.wrong("the text is not valid UTF-8").with_code("22021")),
+                    Err(error) => {
+                        let invalid = &error.as_bytes()[error.utf8_error().valid_up_to()..];
+                        let bytes = invalid.iter().take(error.utf8_error().error_len().unwrap_or(invalid.len()).max(1));
+                        let bytes = bytes.map(|byte| format!("0x{byte:02x}")).collect::<Vec<_>>().join(" ");
+                        let what = format!("invalid byte sequence for encoding \"UTF8\": {bytes}");
+                        return Err(self.wrong(what, None).with_code("22021"));
+                    }
                 },
             }
         }
         self.rows += 1;
+        self.lines.push(self.line);
         if self.is_batch() { self.complete_batch() } else { Ok(()) }
     }
 
@@ -279,7 +326,7 @@ impl CopyDecoder {
                 return Ok(0);
             }
             if bytes[..11] != BINARY_HEADER[..11] || bytes[15..19] != [0; 4] {
-                return Err(self.wrong("this is no COPY data in binary form"));
+                return Err(self.wrong(NO_SIGNATURE, None));
             }
             self.started = true;
             at = BINARY_HEADER.len();
@@ -292,8 +339,9 @@ impl CopyDecoder {
                 return Ok(at + 2);
             }
             if usize::try_from(count) != Ok(self.values.len()) {
-                let text = format!("expected {} columns, found {count}", self.values.len());
-                return Err(self.wrong(&text));
+                self.line += 1;
+                let what = format!("row field count is {count}, expected {}", self.values.len());
+                return Err(self.wrong(what, None));
             }
             let mut fields = Vec::with_capacity(self.values.len());
             let mut next = at + 2;
@@ -311,20 +359,15 @@ impl CopyDecoder {
             }
             self.line += 1;
             for (index, field) in fields.into_iter().enumerate() {
-                let wanted = self.schema.field(index).data_type().clone();
-                let known = column_type(&wanted);
-                let value = match field {
-                    None => new_null_array(&wanted, 1),
-                    Some(field) if known.is_array => {
-                        let value = list_from_binary(field).and_then(|value| convert(&value, &wanted));
-                        value.map_err(|error| self.place(error))?
-                    }
-                    Some(field) => {
-                        let value = from_binary(field, known.element).map_err(|error| self.place(error))?;
-                        arrow::compute::cast(&value, &wanted).map_err(|error| self.wrong(&error.to_string()))?
-                    }
+                let read = match field {
+                    None => Ok(new_null_array(&self.types[index].arrow(), 1)),
+                    Some(field) => self.value_of_binary(index, field),
                 };
-                self.values[index].push(value);
+                let read = read.inspect_err(|_| {
+                    let column = self.schema.field(index).name();
+                    self.place = Some(format!("COPY {}, line {}, column {column}", self.table, self.line));
+                });
+                self.values[index].push(read?);
             }
             self.bytes += next - at;
             at = next;
@@ -344,34 +387,22 @@ impl CopyDecoder {
             return Ok(());
         }
         (self.rows, self.bytes) = (0, 0);
-        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.texts.len());
+        let lines = std::mem::take(&mut self.lines);
+        let (mut arrays, kept) = if self.options.format == CopyFormat::Binary {
+            let columns = self.values.iter_mut().map(|values| {
+                concat(&std::mem::take(values).iter().map(AsRef::as_ref).collect::<Vec<_>>())
+                    .map_err(|error| Error::value(format!("COPY: {error}")))
+            });
+            (columns.collect::<Result<Vec<_>>>()?, vec![])
+        } else {
+            let texts = self.texts.iter_mut().map(StringViewBuilder::finish).collect::<Vec<_>>();
+            match self.options.ignores_errors {
+                true => self.readable(&texts)?,
+                false => (self.typed(&texts, &lines)?, vec![]),
+            }
+        };
         // The rows that stay, where others are left out.
-        let mut kept: Option<Vec<bool>> = None;
-        for index in 0..self.texts.len() {
-            let data_type = self.schema.field(index).data_type().clone();
-            let array = if self.options.format == CopyFormat::Binary {
-                let values = std::mem::take(&mut self.values[index]);
-                concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
-                    .map_err(|error| Error::value(format!("COPY: {error}")))?
-            } else {
-                let texts = self.texts[index].finish();
-                if self.options.ignores_errors {
-                    let array = self.typed_or_null(&texts, &data_type)?;
-                    let kept = kept.get_or_insert_with(|| vec![true; texts.len()]);
-                    for (row, kept) in kept.iter_mut().enumerate() {
-                        if *kept && texts.is_valid(row) && array.is_null(row) {
-                            *kept = false;
-                            self.leave_out(index, texts.len() - row, texts.value(row));
-                        }
-                    }
-                    array
-                } else {
-                    self.typed(texts, &data_type)?
-                }
-            };
-            arrays.push(array);
-        }
-        if let Some(kept) = kept.filter(|kept| kept.contains(&false)) {
+        if kept.contains(&false) {
             let kept = BooleanArray::from(kept);
             let chosen = arrays.iter().map(|array| filter(array, &kept)).collect::<Result<Vec<_>, _>>();
             arrays = chosen.map_err(|error| Error::bug(format!("COPY: {error}")))?;
@@ -396,65 +427,87 @@ impl CopyDecoder {
         }
     }
 
-    /// Texts as values; NULL for those that are none.
-    fn typed_or_null(&self, texts: &StringViewArray, data_type: &DataType) -> Result<ArrayRef> {
-        if let Ok(array) = self.typed(texts.clone(), data_type) {
-            return Ok(array);
-        }
-        let values = texts.iter().map(|text| {
-            let one = text.and_then(|text| self.typed(StringViewArray::from_iter_values([text]), data_type).ok());
-            one.unwrap_or_else(|| new_null_array(data_type, 1))
-        });
-        let values = values.collect::<Vec<_>>();
-        concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
-            .map_err(|error| Error::value(format!("COPY: {error}")))
-    }
-
-    /// Texts as values; those that Arrow reads otherwise than PostgreSQL one by one.
-    fn typed(&self, mut texts: StringViewArray, data_type: &DataType) -> Result<ArrayRef> {
-        match data_type {
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::List(_) => {
-                let values = texts.iter().map(|text| match text {
-                    Some(text) => from_text_in(text, data_type, self.zone).map_err(|error| self.place(error)),
-                    None => Ok(new_null_array(data_type, 1)),
-                });
-                let values = values.collect::<Result<Vec<_>>>()?;
-                concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
-                    .map_err(|error| Error::value(format!("COPY: {error}")))
-            }
-            DataType::Utf8View => Ok(Arc::new(texts)),
-            other if let Some(read) = dates_in(&texts, other, self.zone) => read.map_err(|error| {
-                let mut told = Error::value(format!("{}: COPY, up to line {}", error.message(), self.line));
-                if let Some(code) = error.code() {
-                    told = told.with_code(code);
-                }
-                told
-            }),
-            other => {
-                // The empty text is no number: Arrow would read it as NULL.
-                if let Some(row) = texts.iter().position(|text| text == Some("")) {
-                    let first = self.line.saturating_sub(texts.len() as u64);
-                    let error = Error::value(format!("'' is no {other}: COPY, line {}", first + row as u64 + 1));
-                    return Err(error.with_code("22P02"));
-                }
-                texts = texts.gc();
-                let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
-                let strings: ArrayRef = Arc::new(texts);
-                arrow::compute::cast_with_options(&strings, other, &options).map_err(|error| {
-                    let text = format!("{error}: COPY, up to line {}", self.line);
-                    Error::value(text).with_code("22P02")
-                })
+    /// Texts as values. Fails as reading the first of them does that is none, and remembers where that is.
+    fn typed(&mut self, texts: &[StringViewArray], lines: &[u64]) -> Result<Vec<ArrayRef>> {
+        let options = self.reading();
+        let columns = texts.iter().zip(&self.types);
+        let read = columns.map(|(texts, sql_type)| parse_array(texts, sql_type, &options)).collect::<Result<Vec<_>>>();
+        let error = match read {
+            Ok(arrays) => return Ok(arrays),
+            Err(error) => error,
+        };
+        // The first in the order of rows, as they would be read one by one.
+        let mut first: Option<(usize, usize, Error)> = None;
+        for (column, (texts, sql_type)) in texts.iter().zip(&self.types).enumerate() {
+            let until = first.as_ref().map_or(texts.len(), |(row, ..)| *row);
+            let of_row = |row| Some((row, parse_array(&texts.slice(row, 1), sql_type, &options).err()?));
+            if let Some((row, error)) = (0..until).find_map(of_row) {
+                first = Some((row, column, error));
             }
         }
+        let Some((row, column, error)) = first else { return Err(error) };
+        let line = lines.get(row).copied().unwrap_or(self.line);
+        let name = self.schema.field(column).name();
+        let value = match texts[column].is_valid(row) {
+            true => format!("\"{}\"", cut(texts[column].value(row))),
+            false => "null input".to_owned(),
+        };
+        self.place = Some(format!("COPY {}, line {line}, column {name}: {value}", self.table));
+        Err(error)
     }
 
-    fn wrong(&self, what: &str) -> Error {
-        Error::value(format!("{what}: COPY, line {}", self.line)).with_code("22P04")
+    /// Texts as values, and which rows stay: those of which all texts are values.
+    fn readable(&mut self, texts: &[StringViewArray]) -> Result<(Vec<ArrayRef>, Vec<bool>)> {
+        let options = ReadOptions { is_try: true, ..self.reading() };
+        let mut kept = vec![true; texts.first().map_or(0, |texts| texts.len())];
+        let mut arrays = Vec::with_capacity(texts.len());
+        for (column, texts) in texts.iter().enumerate() {
+            let array = parse_array(texts, &self.types[column], &options)?;
+            for (row, kept) in kept.iter_mut().enumerate() {
+                if *kept && texts.is_valid(row) && array.is_null(row) {
+                    *kept = false;
+                    self.leave_out(column, texts.len() - row, texts.value(row));
+                }
+            }
+            arrays.push(array);
+        }
+        Ok((arrays, kept))
     }
 
-    fn place(&self, error: Error) -> Error {
-        error.context(format!("COPY, line {}", self.line))
+    /// A value of a column from its binary form.
+    fn value_of_binary(&self, column: usize, bytes: &[u8]) -> Result<ArrayRef> {
+        let sql_type = &self.types[column];
+        let number = field_type(self.schema.field(column)).oid;
+        let read = value(Some(bytes), number, Form::Binary, sql_type, self.zone)?;
+        match read.as_string_view_opt() {
+            // What a text must be to be one of the column's values.
+            Some(texts) => parse_array(texts, sql_type, &self.reading()),
+            None if *read.data_type() == sql_type.arrow() => Ok(read),
+            None => convert(&read, &sql_type.arrow()),
+        }
     }
+
+    /// How texts are read: those that are too long for a column are refused.
+    fn reading(&self) -> ReadOptions {
+        ReadOptions { zone: self.zone, now: Some(self.now), is_explicit: false, is_try: false }
+    }
+
+    /// An error of the line that is read, of which `shown` is told.
+    fn wrong(&mut self, what: impl Into<String>, shown: Option<&[u8]>) -> Error {
+        let shown = shown.map(|line| format!(": \"{}\"", cut(&String::from_utf8_lossy(line))));
+        let place = format!("COPY {}, line {}{}", self.table, self.line, shown.unwrap_or_default());
+        self.place = (self.line > 0).then_some(place);
+        Error::value(what).with_code("22P04")
+    }
+}
+
+/// A text as it is shown: of a long one, the beginning.
+fn cut(text: &str) -> String {
+    const BYTES_MAX: usize = 100;
+    if text.len() <= BYTES_MAX {
+        return text.to_owned();
+    }
+    format!("{}...", &text[..text.floor_char_boundary(BYTES_MAX)])
 }
 
 /// The byte that stands behind a backslash, and in how many bytes it is written: `n`, `x4A`, `112`.
@@ -486,10 +539,11 @@ fn escaped(text: &[u8]) -> (u8, usize) {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::DataType;
     use bytes::BytesMut;
 
     use super::*;
-    use crate::encoding::columns::{Columns, Form};
+    use crate::encoding::columns::Columns;
     use crate::encoding::copy::{CopyEncoder, Framing};
 
     fn options(format: CopyFormat) -> CopyOptions {
@@ -526,7 +580,7 @@ mod tests {
             encoder.rows(&rows, 0, usize::MAX, Framing::None, &mut BytesMut::new(), &mut out);
             out.extend(encoder.trailer().into_iter().flatten());
             for size in [1, 3, 1000] {
-                let mut decoder = CopyDecoder::new(options(format), schema());
+                let mut decoder = CopyDecoder::new(options(format), "t", schema());
                 let pieces = out.chunks(size).chain([&[][..]]).collect::<Vec<_>>();
                 let last = pieces.len() - 1;
                 let read = pieces
@@ -539,21 +593,102 @@ mod tests {
         }
     }
 
+    /// What PostgreSQL 15 says of the same lines.
     #[test]
     fn mistakes_name_their_line() {
-        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
-        let error = decoder.feed(b"1\ta\n2\tb\tc\n", false).unwrap_err();
-        assert!(error.message().contains("expected 2 columns, found 3: COPY, line 2"), "{error}");
-        let mut decoder = CopyDecoder::new(options(CopyFormat::Csv), schema());
-        assert!(decoder.feed(b"number,text\n1,\"open\n", false).unwrap().is_empty());
-        assert!(decoder.feed(b"", true).unwrap_err().message().contains("quote"));
-        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
-        assert_eq!(decoder.feed(b"x\ta\n", true).unwrap_err().code(), Some("22P02"));
+        let failed = |format, data: &[u8]| {
+            let mut decoder = CopyDecoder::new(options(format), "t", schema());
+            let error = decoder.feed(data, true).unwrap_err();
+            (error.code().unwrap_or_default(), error.message().to_owned(), decoder.place().unwrap_or_default())
+        };
+        let long = format!("1\ta\n{}\tb\n", "x".repeat(120));
+        let of_long = format!("invalid input syntax for type bigint: \"{}\"", "x".repeat(120));
+        let place_of_long = format!("COPY t, line 2, column number: \"{}...\"", "x".repeat(100));
+        for (format, data, code, message, place) in [
+            (
+                CopyFormat::Text,
+                "1\ta\n2\tb\tc\n",
+                "22P04",
+                "extra data after last expected column",
+                "COPY t, line 2: \"2\tb\tc\"",
+            ),
+            (CopyFormat::Text, "1\ta\n2\n", "22P04", "missing data for column \"text\"", "COPY t, line 2: \"2\""),
+            (
+                CopyFormat::Text,
+                "1\ta\n\\N\tb\nabc\tc\nx\td\n",
+                "22P02",
+                "invalid input syntax for type bigint: \"abc\"",
+                "COPY t, line 3, column number: \"abc\"",
+            ),
+            (
+                CopyFormat::Text,
+                "\ta\n",
+                "22P02",
+                "invalid input syntax for type bigint: \"\"",
+                "COPY t, line 1, column number: \"\"",
+            ),
+            (
+                CopyFormat::Text,
+                "9223372036854775808\ta\n",
+                "22003",
+                "value \"9223372036854775808\" is out of range for type bigint",
+                "COPY t, line 1, column number: \"9223372036854775808\"",
+            ),
+            (CopyFormat::Text, long.as_str(), "22P02", of_long.as_str(), place_of_long.as_str()),
+            (
+                CopyFormat::Csv,
+                "number,text\n1,\"two\nlines\"\nx,b\n",
+                "22P02",
+                "invalid input syntax for type bigint: \"x\"",
+                "COPY t, line 4, column number: \"x\"",
+            ),
+            (
+                CopyFormat::Csv,
+                "number,text\n1,\"a\n",
+                "22P04",
+                "unterminated CSV quoted field",
+                "COPY t, line 2: \"1,\"a\n\"",
+            ),
+            (CopyFormat::Binary, "xx", "22P04", "COPY file signature not recognized", ""),
+        ] {
+            let expected = (code, message.to_owned(), place.to_owned());
+            assert_eq!(failed(format, data.as_bytes()), expected);
+        }
+        let (code, message, place) = failed(CopyFormat::Text, b"1\t\xff\n");
+        assert_eq!((code, message.as_str()), ("22021", "invalid byte sequence for encoding \"UTF8\": 0xff"));
+        assert_eq!(place, "COPY t, line 1");
+    }
+
+    #[test]
+    fn values_are_those_of_the_columns_types() {
+        let fields = ["varchar(3)", "date", "numeric(5,2)", "double precision", "uuid", "integer[]"];
+        let types = fields.map(|name| SqlType::parse(name).unwrap());
+        let fields = types.iter().enumerate().map(|(place, sql_type)| sql_type.field(&format!("c{place}"), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let read =
+            |line: &str| CopyDecoder::new(options(CopyFormat::Text), "t", schema.clone()).feed(line.as_bytes(), true);
+        let uuid = "A0EEBC999C0B4EF8BB6D6BB9BD380A11";
+        let rows = read(&format!("abc  \tJanuary 8, 1999\t1e2\tinf\t{uuid}\t{{1,NULL}}\n")).unwrap();
+        let shown = |column: usize| arrow::util::display::array_value_to_string(rows[0].column(column), 0).unwrap();
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5].map(shown),
+            ["abc", "1999-01-08", "100.00", "inf", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "[1, ]"]
+        );
+        for (line, code) in [
+            ("abcd\t\\N\t\\N\t\\N\t\\N\t\\N\n", "22001"),
+            ("a\t2020-02-30\t\\N\t\\N\t\\N\t\\N\n", "22008"),
+            ("a\t\\N\t12345\t\\N\t\\N\t\\N\n", "22003"),
+            ("a\t\\N\t\\N\t1e400\t\\N\t\\N\n", "22003"),
+            ("a\t\\N\t\\N\t\\N\tx\t\\N\n", "22P02"),
+            ("a\t\\N\t\\N\t\\N\t\\N\t{1,x}\n", "22P02"),
+        ] {
+            assert_eq!(read(line).unwrap_err().code(), Some(code), "{line}");
+        }
     }
 
     #[test]
     fn bytes_are_written_as_numbers() {
-        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
+        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), "t", schema());
         let rows = decoder.feed(b"\\x31\\62\tx\\x\\xg\\101\\1012\\x4a\\xC3\\251\\9\n", true).unwrap();
         let text = rows[0].column(1).as_any().downcast_ref::<StringViewArray>().unwrap();
         assert_eq!(text.value(0), "xxxgAA2J\u{e9}9");
@@ -561,14 +696,14 @@ mod tests {
         for (row, code) in
             [("1\t\\0\n", "22021"), ("1\t\\x00\n", "22021"), ("1\ta\0b\n", "22021"), ("1\t\\377\n", "22021")]
         {
-            let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
+            let mut decoder = CopyDecoder::new(options(CopyFormat::Text), "t", schema());
             assert_eq!(decoder.feed(row.as_bytes(), true).unwrap_err().code(), Some(code), "{row}");
         }
     }
 
     #[test]
     fn rows_make_batches_of_bounded_bytes_as_they_come() {
-        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
+        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), "t", schema());
         let row = format!("1\t{}\n", "x".repeat(100_000));
         let batches = (0..40).flat_map(|_| decoder.feed(row.as_bytes(), false).unwrap()).collect::<Vec<_>>();
         assert!(batches.len() >= 3 && batches.iter().all(|batch| batch.num_rows() <= 11));

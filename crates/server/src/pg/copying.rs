@@ -157,7 +157,10 @@ impl PgSession {
                 None
             }
         };
-        let mut decoder = CopyDecoder::new(copy.options.clone(), schema).in_zone(self.session.time_zone());
+        let decoder = CopyDecoder::new(copy.options.clone(), &copy.table, schema);
+        let mut decoder = decoder.in_zone(self.session.time_zone());
+        let nothing =
+            || CopyDecoder::new(copy.options.clone(), &copy.table, Arc::new(arrow::datatypes::Schema::empty()));
         let mut taken = BytesMut::new();
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
@@ -178,11 +181,11 @@ impl PgSession {
             if failure.is_none() && (taken.len() >= COPY_BYTES || done) {
                 let bytes = taken.split();
                 let fed = execution.compute(move || {
-                    let rows = decoder.feed(&bytes, done)?;
+                    let rows = decoder.feed(&bytes, done);
                     Ok((decoder, rows))
                 });
                 match fed.await {
-                    Ok((fed, rows)) => {
+                    Ok((fed, Ok(rows))) => {
                         decoder = fed;
                         sent_rows += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
                         for note in decoder.take_notes() {
@@ -196,10 +199,15 @@ impl PgSession {
                         };
                         failure = sent.await.err();
                     }
+                    // A decoder that failed reads no more: what still comes is thrown away.
+                    Ok((mut failed, Err(error))) => {
+                        self.context = failed.place();
+                        failure = Some(error);
+                        decoder = nothing();
+                    }
                     Err(error) => {
                         failure = Some(error);
-                        // A decoder that failed reads no more: what still comes is thrown away.
-                        decoder = CopyDecoder::new(copy.options.clone(), Arc::new(arrow::datatypes::Schema::empty()));
+                        decoder = nothing();
                     }
                 }
             }

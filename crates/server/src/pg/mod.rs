@@ -14,6 +14,8 @@ mod deadlines;
 mod listener;
 mod portal;
 #[cfg(test)]
+mod driver_tests;
+#[cfg(test)]
 mod role_tests;
 mod run;
 mod session;

@@ -89,24 +89,3 @@ impl Reading {
         Self { running, columns, rows: None }
     }
 }
-
-/// The type of `$n::oid` and `$n::oid[]`. Numbers of objects are BIGINT here, but a driver that reads the catalog
-/// before it knows any other type must be told of one that it knows.
-pub(super) fn number_of_object(statement: &str, parameter: usize) -> Option<u32> {
-    const OID: u32 = 26;
-    const OID_ARRAY: u32 = 1028;
-    let (_, cast) = statement.split_once(&format!("${parameter}::oid"))?;
-    Some(if cast.starts_with("[]") { OID_ARRAY } else { OID })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_that_number_objects_are_known() {
-        let statement = "SELECT $1::oid, $2::oid[], $3::bigint, $11";
-        let found = (1..5).map(|parameter| number_of_object(statement, parameter)).collect::<Vec<_>>();
-        assert_eq!(found, [Some(26), Some(1028), None, None]);
-    }
-}

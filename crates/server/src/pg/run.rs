@@ -57,10 +57,12 @@ impl PgSession {
                 self.describe_rows(&schema, &columns);
             }
         }
+        let before = portal.sent;
         let ended = self.rows(portal, most).await?;
         if ended {
             let written = portal.written.take();
-            self.complete(written.map_or_else(|| format!("SELECT {}", portal.sent), |done| tag_of(&done)));
+            // The rows of this time only.
+            self.complete(written.map_or_else(|| format!("SELECT {}", portal.sent - before), |done| tag_of(&done)));
         } else {
             self.outbox.put(Out::PortalSuspended(PortalSuspended::new()));
         }

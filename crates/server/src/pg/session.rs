@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
-use diligence_db::postgres::{TEXT, column_type};
+use diligence_db::postgres::TEXT;
 use diligence_db::{Facts, Isolation, Notification, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
@@ -32,13 +32,13 @@ use tokio::time::Instant;
 use super::Peer;
 use super::cursor::Cursor;
 use super::deadlines::{Deadline, Over, sooner};
-use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
+use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::startup::Arrival;
 use super::trouble::{Block, Outcome, Trouble};
-use super::wire::{Broken, Inbox, Outbox, Received, error_response, notice};
+use super::wire::{Broken, Inbox, Outbox, Received, error_response, failure, notice};
 use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
-use crate::encoding::parameters::{declared, value};
+use crate::encoding::parameters::{declared, number_of, value};
 use crate::execution::STALLED_AFTER;
 use crate::registry::{InBlock, Registered};
 use crate::service::Service;
@@ -75,6 +75,8 @@ pub(super) struct PgSession {
     pub(super) cursors: HashMap<String, Cursor>,
     /// Skips messages up to Sync, after an error.
     skipping: bool,
+    /// Where the error occurred that the client is told of next, if not in a statement.
+    pub(super) context: Option<String>,
 }
 
 /// Serves a client that was let in until it leaves.
@@ -126,6 +128,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         portals: HashMap::new(),
         cursors: HashMap::new(),
         skipping: false,
+        context: None,
     };
     let broken = match session.greet(&parameters).await {
         Ok(()) => session.serve().await,
@@ -336,7 +339,7 @@ impl PgSession {
             Ok(()) => Ok(true),
             Err(Trouble::Broken(broken)) => Err(broken),
             Err(Trouble::Failed(error)) => {
-                self.outbox.put(error_response(&error, statement, false));
+                self.outbox.put(failure(&error, statement, self.context.take()));
                 self.block_fails();
                 Ok(false)
             }
@@ -459,7 +462,7 @@ impl PgSession {
             return Err(failed_block());
         }
         let (execution, deadline) = (self.service.execution().clone(), self.deadline());
-        let given = oids.iter().map(|oid| declared(*oid)).collect::<Result<Vec<_>>>()?;
+        let given = oids.iter().map(|oid| declared(*oid)).collect::<Vec<_>>();
         let session = self.session.clone();
         let work = async {
             let parsed = execution.parse(&session, text.clone()).await?;
@@ -467,14 +470,14 @@ impl PgSession {
                 let told = session.without_cursor(&parsed)?;
                 execution.describe(&session, told.as_ref().unwrap_or(&parsed), given).await?
             } else {
-                diligence_db::Description { parameters: vec![], schema: None }
+                diligence_db::Description::default()
             };
             Ok((parsed, description))
         };
         let (parsed, description) = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, work).await?;
-        let parameters = description.parameters.iter().enumerate().map(|(index, known)| match oids.get(index) {
+        let parameters = description.parameter_types.iter().enumerate().map(|(index, known)| match oids.get(index) {
             Some(oid) if *oid != 0 && *oid != 705 => *oid,
-            _ => number_of_object(&text, index + 1).unwrap_or_else(|| column_type(known).oid),
+            _ => number_of(known),
         });
         let parameters = parameters.collect();
         Ok(Prepared { text, kind: PreparedKind::Statement(parsed, description), declared: oids, parameters })
@@ -559,14 +562,28 @@ impl PgSession {
                     [one] => form_of(*one)?,
                     many => form_of(many[index])?,
                 };
-                let wanted = &description.parameters[index];
-                let one = value(bytes.as_deref(), statement.parameters[index], form, wanted, zone)
-                    .map_err(|error| error.context(format!("${}", index + 1)))?;
+                let wanted = &description.parameter_types[index];
+                let one = value(bytes.as_deref(), statement.parameters[index], form, wanted, zone);
+                let portal = if name.is_empty() { "unnamed portal".to_owned() } else { format!("portal \"{name}\"") };
+                let one = one.inspect_err(|_| self.context = Some(format!("{portal} parameter ${}", index + 1)))?;
                 values.push(one);
             }
         }
-        for code in &bind.result_column_format_codes {
+        let forms = &bind.result_column_format_codes;
+        for code in forms {
             form_of(*code)?;
+        }
+        let described = match &statement.kind {
+            PreparedKind::Statement(_, description) => description.schema.as_ref(),
+            _ => None,
+        };
+        if let Some(schema) = described
+            && forms.len() > 1
+            && forms.len() != schema.fields().len()
+        {
+            let (formats, columns) = (forms.len(), schema.fields().len());
+            let message = format!("bind message has {formats} result formats but query has {columns} columns");
+            return Err(Error::input(message).with_code(sqlstate::PROTOCOL).into());
         }
         let portal = Portal {
             statement,
@@ -663,7 +680,7 @@ impl PgSession {
             }
             // The place in the text is told here, where the text is known.
             Err(Trouble::Failed(error)) => {
-                self.outbox.put(error_response(error, Some(&text), false));
+                self.outbox.put(failure(error, Some(&text), self.context.take()));
                 self.block_fails();
                 self.skipping = true;
                 Ok(())

@@ -8,7 +8,7 @@ use diligence_db::{Database, DatabaseOptions, SessionOptions, rights::Rights};
 use crate::config::ServerOptions;
 use crate::server::Server;
 
-async fn serve() -> (Arc<Server>, Address) {
+pub(super) async fn serve() -> (Arc<Server>, Address) {
     serve_with(false).await
 }
 
@@ -23,12 +23,12 @@ async fn serve_with(files: bool) -> (Arc<Server>, Address) {
     (server, address)
 }
 
-async fn connect(address: &Address) -> Connection {
+pub(super) async fn connect(address: &Address) -> Connection {
     Connection::open(address, "ann", "diligence", &[]).await.unwrap()
 }
 
 /// Sends messages, and tells in short what is answered, until the server is ready or closes the connection.
-async fn told(connection: &mut Connection, messages: &[u8]) -> Vec<String> {
+pub(super) async fn told(connection: &mut Connection, messages: &[u8]) -> Vec<String> {
     connection.send(messages).await.unwrap();
     let mut told = Vec::new();
     loop {
@@ -61,7 +61,7 @@ async fn told(connection: &mut Connection, messages: &[u8]) -> Vec<String> {
     }
 }
 
-async fn said(connection: &mut Connection, script: &str) -> Vec<String> {
+pub(super) async fn said(connection: &mut Connection, script: &str) -> Vec<String> {
     let mut messages = Vec::new();
     message::query(&mut messages, script);
     told(connection, &messages).await

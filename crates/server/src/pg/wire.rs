@@ -311,6 +311,14 @@ pub(super) fn error_response(error: &Error, statement: Option<&str>, fatal: bool
     PgWireBackendMessage::ErrorResponse(ErrorResponse::new(fields(severity, error, statement)))
 }
 
+/// The message for an error of a statement, with where it occurred if that is not in the statement: a line of a COPY, a
+/// parameter.
+pub(super) fn failure(error: &Error, statement: Option<&str>, context: Option<String>) -> PgWireBackendMessage {
+    let mut fields = fields("ERROR", error, statement);
+    fields.extend(context.map(|context| (b'W', context.replace('\0', ""))));
+    PgWireBackendMessage::ErrorResponse(ErrorResponse::new(fields))
+}
+
 /// The message for something that is worth knowing.
 pub(super) fn notice(severity: &str, error: &Error) -> PgWireBackendMessage {
     PgWireBackendMessage::NoticeResponse(NoticeResponse::new(fields(severity, error, None)))

@@ -127,8 +127,9 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
     let (first, second, third) = (word(0), word(1), word(2));
     let count = tokens.iter().filter(|(token, _)| *token != Token::Symbol(";")).count();
     Ok(Some(match (first.as_str(), second.as_str(), third.as_str()) {
-        ("BEGIN", ..) => Command::Begin(mode(&tokens)),
-        ("START", "TRANSACTION", _) => Command::Start(mode(&tokens)),
+        ("BEGIN", "WORK" | "TRANSACTION", _) => Command::Begin(mode(&tokens, 2)?),
+        ("BEGIN", ..) => Command::Begin(mode(&tokens, 1)?),
+        ("START", "TRANSACTION", _) => Command::Start(mode(&tokens, 2)?),
         ("COMMIT", "PREPARED", _) | ("ROLLBACK", "PREPARED", _) => return Ok(None),
         ("COMMIT" | "END", ..) if chains(&tokens) => Command::Chain { commits: true },
         ("COMMIT", ..) | ("END", ..) => Command::Commit,
@@ -138,8 +139,9 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
         ("ROLLBACK", ..) | ("ABORT", ..) => Command::Rollback,
         ("SAVEPOINT", ..) => Command::Savepoint(name(&tokens, 1)?),
         ("RELEASE", ..) => Command::Release(savepoint(&tokens, 1)?),
-        ("SET", "TRANSACTION", _) => Command::SetTransaction(mode(&tokens)),
-        ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransactions(mode(&tokens)),
+        ("SET", "TRANSACTION", _) => Command::SetTransaction(mode(&tokens, 2)?),
+        // AS TRANSACTION.
+        ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransactions(mode(&tokens, 5)?),
         // DuckDB's variables are the engine's, and so is what references wait for.
         ("SET" | "RESET", "VARIABLE", _) | ("SET", "CONSTRAINTS", _) => return Ok(None),
         // The role is the one that has logged in.
@@ -171,25 +173,55 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
     }))
 }
 
-/// What the words behind BEGIN or SET TRANSACTION say.
-fn mode(tokens: &[Placed<'_>]) -> TransactionMode {
-    let words = tokens.iter().filter_map(|(token, _)| match token {
-        Token::Word(word) => Some(word.to_ascii_uppercase()),
-        _ => None,
+/// What the words behind BEGIN or SET TRANSACTION say, from the one at this place on. Fails with code 42601 at the first
+/// that says nothing.
+fn mode(tokens: &[Placed<'_>], from: usize) -> Result<TransactionMode, Refused> {
+    let words = tokens.iter().skip(from).filter_map(|(token, _)| match token {
+        Token::Symbol("," | ";") => None,
+        Token::Word(word) => Some((*word).to_owned()),
+        Token::Quoted(text, quote) => Some(format!("{quote}{text}{quote}")),
+        Token::Symbol(symbol) => Some((*symbol).to_owned()),
     });
     let words = words.collect::<Vec<_>>();
-    let mut mode = TransactionMode::default();
-    for pair in words.windows(2) {
-        match (pair[0].as_str(), pair[1].as_str()) {
-            ("READ", "ONLY") => mode.writes = Some(false),
-            ("READ", "WRITE") => mode.writes = Some(true),
-            ("READ", "COMMITTED" | "UNCOMMITTED") => mode.isolation = Some(Isolation::ReadCommitted),
-            ("REPEATABLE", "READ") => mode.isolation = Some(Isolation::RepeatableRead),
-            ("LEVEL", "SERIALIZABLE") => mode.isolation = Some(Isolation::Serializable),
-            _ => {}
+    let upper = words.iter().map(|word| word.to_ascii_uppercase()).collect::<Vec<_>>();
+    let (mut mode, mut at) = (TransactionMode::default(), 0);
+    while at < words.len() {
+        let word = |place: usize| upper.get(at + place).map_or("", String::as_str);
+        let mut of_level = |isolation, count| {
+            mode.isolation = Some(isolation);
+            Ok(count)
+        };
+        // How many words are taken, or how many make sense before one that does not.
+        let taken = match [word(0), word(1), word(2), word(3)] {
+            ["ISOLATION", "LEVEL", "READ", "COMMITTED" | "UNCOMMITTED"] => of_level(Isolation::ReadCommitted, 4),
+            ["ISOLATION", "LEVEL", "REPEATABLE", "READ"] => of_level(Isolation::RepeatableRead, 4),
+            ["ISOLATION", "LEVEL", "SERIALIZABLE", _] => of_level(Isolation::Serializable, 3),
+            ["READ", access @ ("ONLY" | "WRITE"), ..] => {
+                mode.writes = Some(access == "WRITE");
+                Ok(2)
+            }
+            ["DEFERRABLE", ..] => Ok(1),
+            ["NOT", "DEFERRABLE", ..] => Ok(2),
+            ["SNAPSHOT", ..] => {
+                let message = "SET TRANSACTION SNAPSHOT is not supported".to_owned();
+                return Err(Refused { message, code: "0A000" });
+            }
+            ["ISOLATION", "LEVEL", "READ" | "REPEATABLE", _] => Err(3),
+            ["ISOLATION", "LEVEL", ..] => Err(2),
+            ["ISOLATION" | "READ" | "NOT", ..] => Err(1),
+            _ => Err(0),
+        };
+        match taken {
+            Ok(count) => at += count,
+            Err(count) => {
+                return Err(Refused::from(match words.get(at + count) {
+                    Some(word) => format!("syntax error at or near \"{word}\""),
+                    None => "syntax error at end of input".to_owned(),
+                }));
+            }
         }
     }
-    mode
+    Ok(mode)
 }
 
 /// Whether COMMIT or ROLLBACK ends with AND CHAIN.
@@ -288,6 +320,22 @@ mod tests {
         assert_eq!(found("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY"), Command::Begin(mode));
         let mode = TransactionMode { isolation: Some(Isolation::RepeatableRead), writes: Some(true) };
         assert_eq!(found("set transaction isolation level repeatable read read write"), Command::SetTransaction(mode));
+        let mode = TransactionMode { isolation: None, writes: Some(false) };
+        assert_eq!(found("BEGIN WORK READ ONLY, NOT DEFERRABLE;"), Command::Begin(mode));
+        let all = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
+        assert_eq!(found(all), Command::SetTransactions(mode));
+        for (sql, near) in [
+            ("BEGIN ISOLATION LEVEL nonsense", "or near \"nonsense\""),
+            ("START TRANSACTION ISOLATION nope", "or near \"nope\""),
+            ("SET TRANSACTION ISOLATION LEVEL READ twice", "or near \"twice\""),
+            ("BEGIN READ often", "or near \"often\""),
+            ("BEGIN immediately;", "or near \"immediately\""),
+            ("BEGIN ISOLATION LEVEL", "end of input"),
+        ] {
+            let refused = command(sql).unwrap_err();
+            assert_eq!((refused.message, refused.code), (format!("syntax error at {near}"), "42601"), "{sql}");
+        }
+        assert_eq!(command("SET TRANSACTION SNAPSHOT '1'").unwrap_err().code, "0A000");
         assert_eq!(found("discard all"), Command::Discard(Discarded::All));
         assert_eq!(found("DISCARD TEMPORARY;"), Command::Discard(Discarded::Temporary));
         assert_eq!(command("DISCARD EVERYTHING"), Ok(None));

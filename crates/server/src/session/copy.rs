@@ -73,6 +73,10 @@ pub(crate) fn copied_into(session: &Session, copy: &CopyIn) -> Result<(Vec<Strin
     } else {
         session.copied_columns(copy.schema.as_deref(), &copy.table, &copy.columns)?
     };
+    if let Some((_, name)) = columns.iter().enumerate().find(|(place, name)| columns[..*place].contains(name)) {
+        let message = format!("column \"{name}\" specified more than once");
+        return Err(Error::input(message).with_code("42701"));
+    }
     let fields = columns.iter().map(|name| {
         let field = table.field_with_name(name).ok().cloned();
         field.ok_or_else(|| {
@@ -82,6 +86,10 @@ pub(crate) fn copied_into(session: &Session, copy: &CopyIn) -> Result<(Vec<Strin
     let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
     for (option, forced) in [("FORCE_NULL", &copy.options.force_null), ("FORCE_NOT_NULL", &copy.options.force_not_null)]
     {
+        if let Some(name) = forced.stranger(&table) {
+            let message = format!("column \"{name}\" of relation \"{}\" does not exist", copy.table);
+            return Err(Error::input(message).with_code("42703"));
+        }
         check_forced(option, forced, &schema)?;
     }
     Ok((columns, schema))

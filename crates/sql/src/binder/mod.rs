@@ -63,6 +63,7 @@ mod scope;
 mod select;
 mod sets;
 mod shown;
+mod shown_types;
 mod sizes;
 mod starred;
 mod subqueries;
@@ -114,6 +115,7 @@ pub(crate) use operators::is_assignable;
 pub(crate) use routines::{called, check_routine};
 pub(crate) use row_functions::LISTENING;
 use scope::{Level, Withs};
+pub(crate) use shown_types::shown_types;
 pub(crate) use targets::{
     BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_default, bind_index, bind_insert, bind_rule,
     bind_settled, bind_value, held, is_default, refuse_queries,

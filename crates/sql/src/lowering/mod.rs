@@ -198,10 +198,12 @@ impl Lowering<'_> {
         let wanted = wanted.collect::<Option<Vec<_>>>();
         let wanted = wanted.ok_or_else(|| Error::bug("a column of the result is not among those of its plan"))?;
         let fields = output.iter().map(field).collect::<Vec<_>>();
-        // Types of times with a modifier are those of results alone: the relation has none.
+        // Types of times with a modifier are those of results alone: the relation has none. What aggregates give is
+        // told by its Arrow type alone.
         let is_named = |(column, (wanted, found)): (&Column, (&Field, &FieldRef))| {
             let is_timed = matches!(column.sql_type, SqlType::Timed(_));
-            wanted.name() == found.name() && (!is_timed || wanted.metadata() == found.metadata())
+            let tells = || !is_timed && SqlType::of_field(found).is_some_and(|told| *told.base() == column.sql_type);
+            wanted.name() == found.name() && (wanted.metadata() == found.metadata() || tells())
         };
         let is_same = wanted.iter().copied().eq(0..lowered.columns.len())
             && output.iter().zip(fields.iter().zip(lowered.schema().fields())).all(is_named);

@@ -376,7 +376,7 @@ impl Planner {
         given: &[Option<DataType>],
     ) -> Result<Description> {
         if kinds::acts_when_planned(parsed) {
-            return Ok(Description { parameters: vec![], schema: None });
+            return Ok(Description::default());
         }
         let at = self.planning(snapshot);
         let types = given.iter().map(|given| match given {
@@ -427,12 +427,22 @@ impl Planner {
 }
 
 /// What a statement takes and gives.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Description {
-    /// The types of `$1`, `$2`, …; text where the statement does not say.
+    /// How values of `$1`, `$2`, … are held; as text where the statement does not say.
     pub parameters: Vec<DataType>,
+    /// Their types; `Unknown` where the statement does not say.
+    pub parameter_types: Vec<SqlType>,
     /// The columns that come out; `None` for a statement without rows.
     pub schema: Option<SchemaRef>,
+}
+
+impl Description {
+    /// Of a statement with parameters of these types.
+    fn new(parameter_types: Vec<SqlType>, schema: Option<SchemaRef>) -> Self {
+        let parameters = parameter_types.iter().map(SqlType::arrow).collect();
+        Self { parameters, parameter_types, schema }
+    }
 }
 
 fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {

@@ -142,14 +142,13 @@ pub(super) struct Unvalued {
 
 impl BoundStatement {
     fn described(self) -> Description {
-        let types = |bound: &Bound| bound.parameters.iter().map(SqlType::arrow).collect();
         match self {
-            Self::Query(bound) => Description { parameters: types(&bound), schema: Some(schema_of(&bound)) },
+            Self::Query(bound) => Description::new(bound.parameters.clone(), Some(schema_of(&bound))),
             Self::Write { rows, returning, .. } => {
-                Description { parameters: types(&rows), schema: returning.map(|(schema, _)| schema) }
+                Description::new(rows.parameters, returning.map(|(schema, _)| schema))
             }
             Self::Several(BoundSeveral { parameters, last, .. }) => {
-                Description { parameters: parameters.iter().map(SqlType::arrow).collect(), ..last.described() }
+                Description::new(parameters, last.described().schema)
             }
             Self::Explain { statement, .. } => {
                 Description { schema: Some(Statement::plan_schema()), ..statement.described() }
@@ -162,7 +161,7 @@ impl BoundStatement {
                     Statement::Call(called) => called.schema(),
                     _ => None,
                 };
-                Description { parameters: vec![], schema }
+                Description { schema, ..Description::default() }
             }
         }
     }
@@ -170,7 +169,8 @@ impl BoundStatement {
 
 /// The columns of a bound query as results have them.
 pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
-    front::with_computed(&schema_of_columns(&bound.columns), &bound.computed)
+    let schema = front::with_computed(&schema_of_columns(&bound.columns), &bound.computed);
+    front::with_shown(&schema, &binder::shown_types(&bound.relation, &bound.columns))
 }
 
 /// The columns that a view or a table has that is made of a query: those of times with their modifiers, those of
