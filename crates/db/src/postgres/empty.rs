@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 43] = [
+const EMPTY: [(&str, &str); 42] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -23,7 +23,6 @@ const EMPTY: [(&str, &str); 43] = [
     ("pg_hba_file_rules", "line_number:i type database:T user_name:T address netmask auth_method options:T error"),
     ("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b"),
     ("pg_init_privs", "objoid:o classoid:o objsubid:i privtype initprivs:T"),
-    ("pg_keywords", "word catcode barelabel:b catdesc baredesc"),
     ("pg_largeobject_metadata", "oid:o lomowner:o lomacl:T"),
     ("pg_partitioned_table", "partrelid:o partstrat partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs"),
     ("pg_policies", "schemaname tablename policyname permissive roles:T cmd qual with_check"),
