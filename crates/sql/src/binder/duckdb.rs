@@ -214,7 +214,7 @@ impl Binder<'_> {
         let zipped = lists.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let lengths = lists.iter().map(|list| format!("len({list})")).collect::<Vec<_>>().join(", ");
         let length = format!("CASE WHEN {cuts} THEN least({lengths}) ELSE greatest({lengths}) END");
-        let text = format!("list_slice(list_zip({zipped}), 1, {length})");
+        let text = format!("list_slice(list_zip({zipped}), 1, CAST({length} AS integer))");
         self.scalar(&crate::parse::expression(&text)?, level).map(Some)
     }
 

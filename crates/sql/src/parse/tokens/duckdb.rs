@@ -356,6 +356,10 @@ impl Text<'_> {
             Keyword::STRUCT if at > 0 && *self.token(at + 1) == Token::LParen && self.is_name(at - 1) => {
                 self.struct_type(at + 1);
             }
+            // The type of a map's values.
+            Keyword::STRUCT if *self.token(at + 1) == Token::LParen && open.at > 0 && self.is(open.at - 1, "MAP") => {
+                self.struct_type(at + 1);
+            }
             Keyword::UNPIVOT if begins || self.begins_query(at, open) || self.is_made(at, open) => {
                 self.unpivot_statement(at);
             }
