@@ -252,7 +252,7 @@ impl Text<'_> {
                     None => return,
                 },
                 Token::RParen | Token::SemiColon | Token::EOF => break,
-                _ if self.is(next, "SELECT") => return,
+                _ if self.is(next, "SELECT") => return self.select_behind_from(at, open),
                 _ if self.is_any(next, &["UNION", "EXCEPT", "INTERSECT"]) => break,
                 _ => goes_on |= self.is_any(next, &["WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW"]),
             }
@@ -260,6 +260,30 @@ impl Text<'_> {
         }
         if goes_on {
             self.insert(at, [word("SELECT"), Token::Mul]);
+        }
+    }
+
+    /// `(FROM t SELECT …)` as a value: `(SELECT * FROM (FROM t SELECT …))`.
+    fn select_behind_from(&mut self, at: usize, open: &Open) {
+        const BEFORE_VALUES: [&str; 16] = [
+            "SELECT", "DISTINCT", "WHERE", "AND", "OR", "NOT", "ON", "HAVING", "QUALIFY", "CASE", "WHEN", "THEN",
+            "ELSE", "BETWEEN", "BY", "SET",
+        ];
+        if open.at == 0 || open.at + 1 != at || *self.token(open.at) != Token::LParen {
+            return;
+        }
+        let is_value = match self.token(open.at - 1) {
+            // The first argument of a call.
+            Token::LParen => open.at > 1 && self.is_name(open.at - 2),
+            Token::Word(_) => self.follows(open.at, &BEFORE_VALUES),
+            Token::Comma | Token::LBracket | Token::Eq | Token::Neq | Token::Lt | Token::Gt => true,
+            Token::LtEq | Token::GtEq | Token::Plus | Token::Minus | Token::Mul | Token::Div => true,
+            Token::Mod | Token::StringConcat | Token::Assignment => true,
+            _ => false,
+        };
+        if let Some(closed) = self.closed.get(&open.at).copied().filter(|_| is_value) {
+            self.insert(at, [word("SELECT"), Token::Mul, word("FROM"), Token::LParen]);
+            self.insert(closed, [Token::RParen]);
         }
     }
 
