@@ -274,7 +274,11 @@ impl Text<'_> {
         }
         let is_value = match self.token(open.at - 1) {
             // The first argument of a call.
-            Token::LParen => open.at > 1 && self.is_name(open.at - 2),
+            Token::LParen => {
+                const BEFORE_QUERIES: [&str; 6] = ["FROM", "JOIN", "LATERAL", "AS", "EXISTS", "IN"];
+                let is_word = open.at > 1 && matches!(self.token(open.at - 2), Token::Word(_));
+                is_word && !self.is_any(open.at - 2, &BEFORE_QUERIES)
+            }
             Token::Word(_) => self.follows(open.at, &BEFORE_VALUES),
             Token::Comma | Token::LBracket | Token::Eq | Token::Neq | Token::Lt | Token::Gt => true,
             Token::LtEq | Token::GtEq | Token::Plus | Token::Minus | Token::Mul | Token::Div => true,
