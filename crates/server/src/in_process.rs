@@ -52,7 +52,7 @@ impl ProcessCopy {
         let (columns, schema) = copied_into(session, copy)?;
         let (name, condition) = (name.as_deref(), condition.as_deref());
         let mut append = session.begin_append_where(name, table, &columns, condition, options.ignores_errors)?;
-        let mut decoder = CopyDecoder::new(options.clone(), &copy.table, schema).in_zone(session.time_zone());
+        let mut decoder = CopyDecoder::new(options.clone(), table, schema).in_zone(session.time_zone());
         let (mut piece, mut sent) = (Vec::new(), 0);
         loop {
             if is_stopped() {

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 43] = [
+const EMPTY: [(&str, &str); 42] = [
     ("pg_aggregate", "aggfnoid:p aggkind:c aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:p aggtranstype:p agginitval"),
     ("pg_amop", "oid:p amopfamily:p amoplefttype:p amoprighttype:p amopstrategy:s amoppurpose:c amopopr:p amopmethod:p amopsortfamily:p"),
     ("pg_amproc", "oid:p amprocfamily:p amproclefttype:p amprocrighttype:p amprocnum:s amproc"),
@@ -23,7 +23,6 @@ const EMPTY: [(&str, &str); 43] = [
     ("pg_hba_file_rules", "line_number:i type database:T user_name:T address netmask auth_method options:T error"),
     ("pg_inherits", "inhrelid:p inhparent:p inhseqno:i inhdetachpending:b"),
     ("pg_init_privs", "objoid:p classoid:p objsubid:i privtype:c initprivs:T"),
-    ("pg_keywords", "word catcode barelabel:b catdesc baredesc"),
     ("pg_largeobject_metadata", "oid:p lomowner:p lomacl:T"),
     ("pg_partitioned_table", "partrelid:p partstrat:c partnatts:s partdefid:p partattrs:S partclass:O partcollation:O partexprs"),
     ("pg_policies", "schemaname:n tablename:n policyname:n permissive roles:T cmd qual with_check"),

@@ -149,7 +149,7 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
         ("SET", ..) => return Ok(set(&tokens)),
         ("RESET", "ALL", _) => Command::ResetAll,
         ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..]), Lasts::Session),
-        ("SHOW", "ALL" | "TABLES" | "COLUMNS" | "FUNCTIONS", _) => return Ok(None),
+        ("SHOW", "ALL" | "TABLES" | "COLUMNS" | "DATABASES" | "FUNCTIONS", _) => return Ok(None),
         ("SHOW", ..) if count >= 2 => Command::Show(setting_name(&tokens[1..])),
         ("DISCARD", "ALL", _) => Command::Discard(Discarded::All),
         ("DISCARD", "PLANS", _) => Command::Discard(Discarded::Plans),
@@ -388,9 +388,15 @@ mod tests {
             assert_eq!(found(sql), Command::Fetch(way, "c".into()), "{sql}");
         }
         assert_eq!(found("MOVE FORWARD ALL IN c"), Command::Move(CursorWay::All, "c".into()));
-        for sql in
-            ["SELECT 1", "", "WITH x AS (SELECT 1) SELECT * FROM x", "SHOW ALL", "COPY t TO 'file'", "(SELECT 1)"]
-        {
+        for sql in [
+            "SELECT 1",
+            "",
+            "WITH x AS (SELECT 1) SELECT * FROM x",
+            "SHOW ALL",
+            "SHOW DATABASES",
+            "COPY t TO 'file'",
+            "(SELECT 1)",
+        ] {
             assert_eq!(command(sql), Ok(None), "{sql}");
         }
     }

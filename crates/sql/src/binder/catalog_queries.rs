@@ -1,6 +1,8 @@
 //! The queries that DuckDB's functions of the catalog stand for: `duckdb_functions()`, `duckdb_tables()` and their kin.
 //! They read PostgreSQL's catalog.
 
+use super::keywords;
+
 /// A condition on the schema of a relation: that of users, not a session's own.
 const OF_USERS: &str = "NOT IN ('information_schema', 'pg_catalog', 'system')";
 
@@ -16,7 +18,7 @@ const CREATE_TABLE: &str = "concat('CREATE TABLE ', CASE WHEN n.nspname::text <>
 
 /// The query that a function without arguments stands for; `None` if it is none of these.
 pub(super) fn of(name: &str) -> Option<String> {
-    relations(name).or_else(|| declared(name)).or_else(|| others(name))
+    relations(name).or_else(|| declared(name)).or_else(|| others(name)).or_else(|| keywords::of(name))
 }
 
 /// Tables, views and what they have.

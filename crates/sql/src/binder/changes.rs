@@ -12,10 +12,13 @@
 //! what it was given: a statement never meets what it has written itself (Gamma's deferred update file: DeWitt et al.,
 //! "The Gamma Database Machine Project", 1990, section 5.3).
 
+mod steps;
+
+pub(crate) use steps::{MERGE_ACTION, MERGE_ACTION_OF};
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion_common::ScalarValue;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_storage::memory::ROW_NUMBERS;
@@ -414,6 +417,21 @@ fn old_names(mut names: Namespace, changed: &Changed<'_>) -> Result<(Namespace, 
 #[derive(Default)]
 struct RowValues(HashMap<*const ast::Query, Scalar>);
 
+/// What `xmax` says of rows behind these columns: of new ones, or of those of steps; `None` of others.
+fn xmax_of(front: &[Column]) -> Option<Scalar> {
+    let zero = || Scalar::Constant(Constant::bigint(0));
+    match front {
+        [] => Some(zero()),
+        // Of steps: the number of the row that was there.
+        [number, _] => Some(Scalar::Case {
+            arms: vec![(Scalar::IsNull(Box::new(number.scalar())), zero())],
+            otherwise: Some(Box::new(Scalar::Constant(Constant::bigint(1)))),
+            sql_type: SqlType::BigInt,
+        }),
+        _ => None,
+    }
+}
+
 fn alias_of(changed: &Changed<'_>) -> String {
     super::normalized(changed.alias)
 }
@@ -422,7 +440,7 @@ impl Binder<'_> {
     /// A statement with the common table expressions before it. `body` gives its rows, with as many columns as there
     /// are outputs.
     fn change(&self, changed: &Changed<'_>, body: impl FnOnce(&Withs<'_>) -> Result<Made>) -> Result<BoundChange> {
-        let withs = Withs::default();
+        let withs = Withs { written: changed.with, ..Withs::default() };
         let definitions = changed.with.map(|with| self.definitions(with, None, &withs)).transpose()?;
         let Made { relation, columns, returned, later } = body(&withs)?;
         let mut relation = self.behind(definitions, relation, &columns);
@@ -538,89 +556,6 @@ impl Binder<'_> {
         Ok(condition.into_iter().fold(relation, Relation::filtered))
     }
 
-    /// The rows that steps make of others: the first step that fits a row counts. `number` is that of a row of the
-    /// table, and what is NULL where there is no row of the source; nothing, if there always is one. `inserted` are the
-    /// values of new rows, if the last step inserts them as they are.
-    #[allow(clippy::too_many_arguments)]
-    fn steps(
-        &self,
-        relation: Relation,
-        names: Namespace,
-        (number, present): (Column, Vec<Column>),
-        steps: &[MergeStep<'_>],
-        inserted: Option<&[Column]>,
-        changed: &Changed<'_>,
-        withs: &Withs<'_>,
-    ) -> Result<Made> {
-        let level = Level::new(None, withs, names, Clause::Where);
-        let is_null = |column: &Column| Scalar::IsNull(Box::new(column.scalar()));
-        let has_no_source = || Scalar::all(present.iter().map(is_null));
-        let index = |index: usize| {
-            let value = ScalarValue::Int32(Some(i32::try_from(index).unwrap_or(i32::MAX)));
-            Scalar::Constant(Constant { value, sql_type: SqlType::Integer })
-        };
-        let mut arms = Vec::with_capacity(steps.len());
-        let mut count = 0;
-        for step in steps {
-            let fits = match step.meeting {
-                Meeting::Both if present.is_empty() => is_null(&number).negate(),
-                Meeting::Both => Scalar::all([is_null(&number).negate(), has_no_source().negate()]),
-                Meeting::SourceOnly => is_null(&number),
-                Meeting::TableOnly => has_no_source(),
-            };
-            let condition = step.condition.map(|condition| self.condition(condition, &level, "WHEN")).transpose()?;
-            // The rows that nothing is done with are not among those that come out.
-            let action = match step.is_nothing {
-                true => Scalar::Constant(Constant::null(SqlType::Integer)),
-                false => index(count),
-            };
-            count += usize::from(!step.is_nothing);
-            arms.push((Scalar::all(std::iter::once(fits).chain(condition)), action));
-        }
-        let action = Scalar::Case { arms, otherwise: None, sql_type: SqlType::Integer };
-        let action_column = self.column_for("action", &action);
-        level.clause.set(Clause::Values);
-        let own = level.names.sources.iter().position(|source| source.name.as_deref() == Some(&alias_of(changed)));
-        let own = own.ok_or_else(|| Error::bug("the table that changes has no name"))?;
-        let old = level.names.sources[own].columns.clone();
-        let mut values = vec![Vec::new(); changed.targets.len()];
-        for (place, step) in steps.iter().filter(|step| !step.is_nothing).enumerate() {
-            let is_inserted = !step.meeting.has_old() && inserted.is_some();
-            if step.values.is_none() && !is_inserted {
-                continue;
-            }
-            let mut rows = RowValues::default();
-            for (at, target) in changed.targets.iter().enumerate() {
-                let given = step.values.iter().flatten().find(|(given, _)| *given == at);
-                let value = match (given, inserted) {
-                    (Some((_, value)), _) => self.new_value(*value, target, &level, &mut rows)?,
-                    (None, Some(inserted)) if is_inserted => inserted[at].scalar(),
-                    (None, _) if step.meeting.has_old() => old[at].scalar(),
-                    (None, _) => self.default(target, withs)?,
-                };
-                let is_step = self.compare(Comparison::Equal, action_column.scalar(), index(place))?;
-                values[at].push((is_step, value));
-            }
-        }
-        let relation = self.with_markers(relation, &level.names);
-        let relation = relation.mapped(level.hoisted.take()).mapped(vec![(action_column.clone(), action)]);
-        let relation = relation.filtered(Scalar::IsNull(Box::new(action_column.scalar())).negate());
-        let mut computed = Vec::new();
-        let mut columns = Vec::with_capacity(values.len());
-        for (target, arms) in changed.targets.iter().zip(values) {
-            let value = match arms.is_empty() {
-                true => Scalar::Constant(Constant::null(target.held())),
-                false => Scalar::Case { arms, otherwise: None, sql_type: target.held() },
-            };
-            let column = self.numbers.named(&target.name, target.held(), true);
-            computed.push((column.clone(), value));
-            columns.push(column);
-        }
-        let relation = relation.mapped(computed);
-        // RETURNING sees the table's new rows only.
-        self.written(relation, Namespace::default(), vec![number, action_column], columns, changed, withs)
-    }
-
     /// What a column gets, as it is stored.
     fn new_value(
         &self,
@@ -704,26 +639,45 @@ impl Binder<'_> {
         changed: &Changed<'_>,
         withs: &Withs<'_>,
     ) -> Result<Made> {
+        let xmax = xmax_of(&front);
         let (relation, columns) = self.with_generated(relation, columns, changed, withs)?;
-        let own = Namespace::of(Source::new(Some(alias_of(changed)), columns.clone()));
+        let (relation, outputs) = self.with_checks(relation, front, &columns, changed, withs)?;
+        match names.sources.is_empty() {
+            true => {
+                names = self.own_names(columns, changed);
+                names.sources[0].xmax = xmax;
+            }
+            false => names.replace_columns(0, columns),
+        }
+        self.returned(relation, names, outputs, changed, withs)
+    }
+
+    /// The names that RETURNING has of a table's rows.
+    fn own_names(&self, columns: Vec<Column>, changed: &Changed<'_>) -> Namespace {
+        let withheld = self.context.withheld(&changed_name());
+        let withheld = Withheld::of(withheld, &columns);
+        let mut names = Namespace::of(Source::new(Some(alias_of(changed)), columns));
+        names.sources[0].qualifiers.clone_from(&changed.qualifiers);
+        names.sources[0].withheld = withheld;
+        names
+    }
+
+    /// New rows with what their conditions say, and the columns of both; `front` is before them.
+    fn with_checks(
+        &self,
+        relation: Relation,
+        front: Vec<Column>,
+        columns: &[Column],
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<(Relation, Vec<Column>)> {
+        let own = Namespace::of(Source::new(Some(alias_of(changed)), columns.to_vec()));
         let level = Level::new(None, withs, own, Clause::Default);
         let mut checks = Vec::with_capacity(changed.checks.len());
         for check in changed.checks {
             checks.push(self.condition(check, &level, "CHECK")?);
         }
-        let Level { names: own, .. } = level;
         let mut computed = Vec::new();
-        let zero = || Scalar::Constant(Constant::bigint(0));
-        let xmax = match front.as_slice() {
-            [] => Some(zero()),
-            // Of steps: the number of the row that was there.
-            [number, _] => Some(Scalar::Case {
-                arms: vec![(Scalar::IsNull(Box::new(number.scalar())), zero())],
-                otherwise: Some(Box::new(Scalar::Constant(Constant::bigint(1)))),
-                sql_type: SqlType::BigInt,
-            }),
-            _ => None,
-        };
         let mut outputs = front;
         outputs.extend(columns.iter().cloned());
         for check in checks {
@@ -734,17 +688,7 @@ impl Binder<'_> {
             };
             outputs.push(named("check", scalar, self.numbers, &mut computed));
         }
-        match names.sources.is_empty() {
-            true => {
-                names = own;
-                names.sources[0].qualifiers.clone_from(&changed.qualifiers);
-                let withheld = self.context.withheld(&changed_name());
-                names.sources[0].withheld = Withheld::of(withheld, &columns);
-                names.sources[0].xmax = xmax;
-            }
-            false => names.replace_columns(0, columns),
-        }
-        self.returned(relation.mapped(computed), names, outputs, changed, withs)
+        Ok((relation.mapped(computed), outputs))
     }
 
     /// The rows with what RETURNING gives behind their columns, or what it is computed from later beside the rows.

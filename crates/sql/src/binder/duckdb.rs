@@ -16,12 +16,13 @@ use crate::algebra::{Comparison, Constant, Scalar};
 use crate::external::OptionValue;
 
 /// Other names of functions.
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 8] = [
     ("datepart", "date_part"),
     ("editdist3", "levenshtein"),
     ("grade_up", "list_grade_up"),
     ("greatest_common_divisor", "gcd"),
     ("least_common_multiple", "lcm"),
+    ("normalized_interval", "justify_interval"),
     ("roundbankers", "round_even"),
     ("struct_extract_at", "struct_extract"),
 ];
@@ -94,12 +95,12 @@ impl Binder<'_> {
             return self.scalar(&crate::parse::expression(&made)?, level).map(Some);
         }
         if let (
-            "from_json" | "json_transform",
+            "from_json" | "json_transform" | "from_json_strict" | "json_transform_strict",
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(json)), FunctionArg::Unnamed(FunctionArgExpr::Expr(structure))],
         ) = (name, written(function))
             && let Some(OptionValue::One(structure)) = OptionValue::of(structure)
         {
-            let made = transformed(&json.to_string(), &structure)?;
+            let made = transformed(&json.to_string(), &structure, name.ends_with("_strict"))?;
             return self.scalar(&crate::parse::expression(&made)?, level).map(Some);
         }
         let bound = || self.arguments(name, written(function), level);
@@ -119,7 +120,13 @@ impl Binder<'_> {
             arguments.push(pattern);
             return self.operator(sign, arguments).map(Some);
         }
-        match (name, count) {
+        self.of_duckdb_by_count(name, function, level)
+    }
+
+    /// One of these functions that its name and the number of its arguments tell.
+    fn of_duckdb_by_count(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let bound = || self.arguments(name, written(function), level);
+        match (name, written(function).len()) {
             ("date_part", 2) => self.date_part(bound()?),
             ("time_bucket", 3) => self.time_bucket(bound()?),
             ("regexp_extract", 3 | 4) => self.extracted_groups(bound()?),
@@ -133,6 +140,17 @@ impl Binder<'_> {
                 let first = maps.next().ok_or_else(|| Error::bug("three maps are three"))?;
                 maps.try_fold(first, |all, map| self.call("map_concat", vec![all, map])).map(Some)
             }
+            ("isinf", 1) => self.is_infinite(bound()?).map(Some),
+            ("strftime", 2) => {
+                // What the clock says in the session's zone.
+                let plain = bound()?.into_iter().map(|argument| match argument.sql_type() {
+                    SqlType::TimestampTz => self.explicit(argument, &SqlType::Timestamp, false),
+                    _ => Ok(argument),
+                });
+                self.call("strftime", plain.collect::<Result<_>>()?).map(Some)
+            }
+            ("contains", 2) => self.contains(bound()?).map(Some),
+            ("list_zip" | "array_zip", 2..) => self.zipped(name, function, bound()?, level),
             ("array_value" | "list_pack", _) => self.array(bound()?).map(Some),
             ("map_contains_value", 2) => {
                 let [map, value] = pair(bound()?)?;
@@ -147,7 +165,8 @@ impl Binder<'_> {
                 Ok(Some(Scalar::Coalesce(vec![is_it, Scalar::Constant(Constant::boolean(false))])))
             }
             (_, 1) => {
-                let Some(part) = find(&PARTS).map(TimePart::Named).or_else(|| {
+                let part = PARTS.iter().find(|(known, _)| *known == name).map(|(_, part)| TimePart::Named(*part));
+                let Some(part) = part.or_else(|| {
                     let per_second = EPOCHS.iter().find(|(known, _)| *known == name)?.1;
                     Some(TimePart::Epoch(per_second))
                 }) else {
@@ -158,6 +177,45 @@ impl Binder<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// `isinf` of a time or a number.
+    fn is_infinite(&self, arguments: Vec<Scalar>) -> Result<Scalar> {
+        match arguments.first().map(Scalar::sql_type) {
+            Some(SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz) => {
+                Ok(self.call("isfinite", arguments)?.negate())
+            }
+            _ => self.call("isinf", arguments),
+        }
+    }
+
+    /// `contains` of a list, a map or a text.
+    fn contains(&self, arguments: Vec<Scalar>) -> Result<Scalar> {
+        let name = match arguments.first().map(Scalar::sql_type) {
+            Some(SqlType::Array(_)) => "list_contains",
+            Some(SqlType::Map(_)) => "map_contains",
+            _ => "contains",
+        };
+        self.call(name, arguments)
+    }
+
+    /// `list_zip(a, b, true)`: rows of the elements of lists, as many as the shortest of them has.
+    fn zipped(
+        &self,
+        name: &str,
+        function: &Function,
+        arguments: Vec<Scalar>,
+        level: &Level<'_>,
+    ) -> Result<Option<Scalar>> {
+        let Some((cuts, lists)) = written(function).split_last() else { return Ok(None) };
+        if arguments.last().is_none_or(|last| last.sql_type() != SqlType::Boolean) || lists.is_empty() {
+            return self.named_call(name, arguments, level).map(Some);
+        }
+        let zipped = lists.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let lengths = lists.iter().map(|list| format!("len({list})")).collect::<Vec<_>>().join(", ");
+        let length = format!("CASE WHEN {cuts} THEN least({lengths}) ELSE greatest({lengths}) END");
+        let text = format!("list_slice(list_zip({zipped}), 1, CAST({length} AS integer))");
+        self.scalar(&crate::parse::expression(&text)?, level).map(Some)
     }
 
     /// A part of what the function of its name does not take: of an interval, a time of day, a time with a zone.

@@ -142,6 +142,9 @@ impl Binder<'_> {
                 }
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
                 let (scalar, to) = (self.scalar(expr, level)?, self.timed_type(data_type)?);
+                if let Some(made) = self.json_as_type(expr, &scalar.sql_type(), &to, is_try, level)? {
+                    return Ok(made);
+                }
                 // What a domain demands is looked at beside the value.
                 let scalar = match &to {
                     SqlType::Domain(_) => self.evaluated_once(scalar, level)?,

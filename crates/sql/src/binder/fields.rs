@@ -1,17 +1,40 @@
-//! Values with other fields: what UPDATE makes of a column of which it sets fields.
+//! Values of keys that are written like fields, and values with other fields: what UPDATE makes of a column of which it
+//! sets fields.
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::Ident;
 
 use super::{Binder, Target};
-use crate::algebra::Scalar;
+use crate::algebra::{Constant, Scalar};
 
 /// The function that gives a record with another field: of a column's name, the record, the names on the way to the
 /// field, and its value.
 pub(crate) const SET_FIELD: &str = "set field";
 
+/// Whether a point and a name may stand behind a value of a type: of a record, and as in DuckDB of JSON and of a map
+/// whose keys are texts.
+pub(super) fn has_fields(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Record(_) | SqlType::Json | SqlType::Jsonb => true,
+        SqlType::Map(pair) => matches!(pair.0.uncollated(), SqlType::Text | SqlType::Varchar(_)),
+        _ => false,
+    }
+}
+
 impl Binder<'_> {
+    /// `value.name` of JSON or of a map: the value of the key, whose letters are those that are written.
+    pub(super) fn value_of_key(&self, value: Scalar, name: &Ident) -> Result<Scalar> {
+        let key = Scalar::Constant(Constant::text(&name.value));
+        match value.sql_type() {
+            SqlType::Map(pair) => {
+                let key = self.explicit(key, &pair.0, false)?;
+                self.call("map_extract_value", vec![value, key])
+            }
+            _ => self.operator("->", vec![value, key]),
+        }
+    }
+
     /// The record of a call of [`SET_FIELD`]. Fails with 42703 for a field that is not there, 42804 for one of what is
     /// no record.
     pub(super) fn with_field_set(&self, arguments: Vec<Scalar>) -> Result<Scalar> {

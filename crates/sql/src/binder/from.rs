@@ -17,7 +17,7 @@ use super::functions::{bare_name, is_row_function, written};
 use super::join_kinds::JoinedKind;
 use super::lists::ELEMENTS;
 use super::operators::{Way, common_of};
-use super::samples::{nearest, row_count, sample_of};
+use super::samples::{nearest, row_count, sample_of, seed_of};
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::targets::Target;
 use super::{
@@ -33,9 +33,6 @@ use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 /// The function whose rows are the elements of a list in DuckDB.
 const SERIES: &str = "generate_series";
-
-/// The function that lists the words of SQL, and the table of the catalog that has them.
-const KEYWORDS: (&str, &str) = ("pg_get_keywords", "pg_keywords");
 
 /// A part of FROM: its rows and its names.
 pub(super) struct JoinedSide {
@@ -458,7 +455,9 @@ impl Binder<'_> {
                     }
                 }
                 let mut scan = Scan { table, name: name.clone(), columns, sample: None };
-                let some = sample.map(row_count).transpose()?.flatten().and(sample);
+                // A scan takes any of its rows.
+                let is_apart = |sample| Ok::<_, Error>(row_count(sample)?.is_some() || seed_of(sample)?.is_some());
+                let some = if sample.map(is_apart).transpose()? == Some(true) { sample } else { None };
                 scan.sample = sample.filter(|_| some.is_none()).map(|sample| self.share(sample)).transpose()?;
                 let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
                 let withheld = Withheld::of(withheld, &shown);
@@ -522,11 +521,6 @@ impl Binder<'_> {
         before: &Level<'_>,
         withs: &Withs<'_>,
     ) -> Result<JoinedSide> {
-        if arguments.is_empty()
-            && name.0.last().and_then(|part| part.as_ident()).map(normalized) == Some(KEYWORDS.0.into())
-        {
-            return self.table(&ObjectName::from(vec![Ident::new(KEYWORDS.1)]), alias, None, None, withs);
-        }
         let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
         let last = name.0.last().and_then(|part| part.as_ident());
         let function = last.map(normalized).unwrap_or_default();

@@ -63,6 +63,17 @@ fn meant_by_duckdb(name: &str, function: &Function) -> Option<Function> {
         {
             Some(inner.clone())
         }
+        // A list's function of a series is one of the list.
+        (_, arguments) if is_of_lists(name) && arguments.iter().any(is_series) => {
+            let mut meant = function.clone();
+            if let FunctionArguments::List(list) = &mut meant.args {
+                for argument in list.args.iter_mut().filter(|argument| is_series(argument)) {
+                    let all = crate::parse::expression(&format!("ARRAY(SELECT {argument})")).ok()?;
+                    *argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(all));
+                }
+            }
+            Some(meant)
+        }
         // `'0110'::BIT` has all of its bits there. Of one bit there is none but the first, which is the same.
         ("get_bit", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, data_type, .. })), _])
             if *data_type == WrittenType::Bit(None) && matches!(expr.as_ref(), Expr::Value(_)) =>
@@ -78,6 +89,17 @@ fn meant_by_duckdb(name: &str, function: &Function) -> Option<Function> {
         }
         _ => None,
     }
+}
+
+/// Whether a function is one of lists, which PostgreSQL does not have.
+fn is_of_lists(name: &str) -> bool {
+    const OTHERS: [&str; 6] = ["apply", "filter", "flatten", "len", "list comprehension", "reduce"];
+    name.starts_with("list_") || OTHERS.contains(&name)
+}
+
+fn is_series(argument: &FunctionArg) -> bool {
+    matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))
+        if bare_name(inner) == "generate_series")
 }
 
 /// A function's name without its schema.

@@ -9,6 +9,7 @@ use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, Ident, Query,
 use super::aggregates::is_other_form;
 use super::expressions::unnested;
 use super::functions::{bare_name, written};
+use super::operators::Way;
 use super::scope::Level;
 use super::subqueries::subquery_scalar;
 use super::{Binder, normalized, place, placed};
@@ -35,8 +36,8 @@ impl Binder<'_> {
                     _ => return Err(wrong("a list, a lambda and a first value")),
                 };
                 let (names, body) = match lambda_of(lambda) {
-                    Some((names, body)) if names.len() == 2 => (names, body),
-                    _ => return Err(wrong("a lambda of two names, such as (x, y) -> x + y")),
+                    Some((names, body)) if matches!(names.len(), 2 | 3) => (names, body),
+                    _ => return Err(wrong("a lambda of two or three names, such as (x, y) -> x + y")),
                 };
                 let list = self.scalar(list, level)?;
                 self.reduced(name, list, &names, body, first, level).map(Some)
@@ -45,7 +46,7 @@ impl Binder<'_> {
             | "array_filter" | "filter" => {
                 let arguments = expressions(function).ok_or_else(|| wrong("a list and a lambda"))?;
                 let [list, lambda] = arguments[..] else { return Err(wrong("a list and a lambda")) };
-                let Some((names, body)) = lambda_of(lambda) else {
+                let Some((names, body)) = lambda_of(lambda).filter(|(names, _)| names.len() < 3) else {
                     return Err(wrong("a lambda as its second argument, such as x -> x + 1"));
                 };
                 let list = self.scalar(list, level)?;
@@ -63,7 +64,8 @@ impl Binder<'_> {
                     [body, names, list, condition] => (body, names, list, Some(condition)),
                     _ => return Err(wrong("[x + 1 FOR x IN list IF x > 1]")),
                 };
-                let names = names_of(names).ok_or_else(|| wrong("names of the element and its place"))?;
+                let names = names_of(names).filter(|names| names.len() < 3);
+                let names = names.ok_or_else(|| wrong("names of the element and its place"))?;
                 let list = self.scalar(list, level)?;
                 self.over_list("a list comprehension", list, &names, body, condition, level).map(Some)
             }
@@ -107,17 +109,51 @@ impl Binder<'_> {
         let element = names.first().map(normalized).unwrap_or_default();
         let index = names.get(1).map_or_else(|| "lambda index".to_owned(), normalized);
         let (list, from) = self.elements(what, list, &element, &index)?;
+        let list = self.evaluated_once(list, level)?;
         let index = quoted(&index);
         let mut query = crate::parse::query(&format!("SELECT 1 FROM {from} ORDER BY \"elements\".{index}"))?;
         if let SetExpr::Select(select) = query.body.as_mut() {
             select.projection = vec![SelectItem::UnnamedExpr(body.clone())];
             select.selection = condition.cloned();
         }
-        self.with_list(list, &query, SubqueryKind::Array, level).map_err(|error| placed(error, || place(body)))
+        let made = self.with_list(list.clone(), &query, SubqueryKind::Array, level);
+        let made = made.map_err(|error| placed(error, || place(body)))?;
+        match made.sql_type().element().is_some_and(|element| element.element().is_some()) {
+            true => self.list_of_lists(list, &from, (body, condition), &index, made.sql_type(), level),
+            false => Ok(made),
+        }
     }
 
-    /// What a lambda makes of its value for the elements before and each element, from the first value on, or from the
-    /// first element. A recursive query counts the elements; it keeps the list, which only its begin reads.
+    /// What [`over_list`](Self::over_list) gives where the values are lists, each of which may have its own length: an
+    /// array of PostgreSQL has arrays of one length, so the values are those of a map by their places.
+    fn list_of_lists(
+        &self,
+        list: Scalar,
+        from: &str,
+        (body, condition): (&Expr, Option<&Expr>),
+        index: &str,
+        sql_type: SqlType,
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let filter = condition.map_or_else(String::new, |condition| format!(" WHERE {condition}"));
+        let text = format!(
+            "SELECT map_values(map_from_entries(array_agg(ROW(\"elements\".{index}, {body}) \
+             ORDER BY \"elements\".{index}))) FROM {from}{filter}"
+        );
+        let values = self.with_list(list.clone(), &crate::parse::query(&text)?, SubqueryKind::Value, level)?;
+        let values = self.cast(values, &sql_type, Way::Implicit)?;
+        let nothing = Scalar::Array { elements: vec![], sql_type: sql_type.clone() };
+        let values = Scalar::Coalesce(vec![values, nothing]);
+        if !list.nullable() {
+            return Ok(values);
+        }
+        let null = Scalar::Constant(Constant::null(sql_type.clone()));
+        let arms = vec![(Scalar::IsNull(Box::new(list)), null)];
+        Ok(Scalar::Case { arms, otherwise: Some(Box::new(values)), sql_type })
+    }
+
+    /// What a lambda makes of its value for the elements before, each element and its place, from the first value on,
+    /// or from the first element. A recursive query counts the elements; it keeps the list, which only its begin reads.
     fn reduced(
         &self,
         what: &str,
@@ -133,21 +169,27 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("42804"));
         }
         let (value, element) = (quoted(&normalized(&names[0])), quoted(&normalized(&names[1])));
+        // The place of the element, by the name that it has in the query around `at`.
+        let place_from =
+            |at: &str| names.get(2).map_or_else(String::new, |name| format!(", {at} AS {}", quoted(&normalized(name))));
         let (from, begin) = match first {
             Some(first) => (0, first.to_string()),
             None => (1, format!("array_get({LIST}, 1)")),
         };
         // The type of the value is that of what the lambda makes.
-        let probe =
-            format!("SELECT {body} FROM (SELECT {begin} AS {value}, array_get({LIST}, 1) AS {element}) AS \"probe\"");
+        let probe = format!(
+            "SELECT {body} FROM (SELECT {begin} AS {value}, array_get({LIST}, 1) AS {element}{}) AS \"probe\"",
+            place_from("1")
+        );
         let made = self.with_list(list.clone(), &crate::parse::query(&probe)?, SubqueryKind::Value, level);
         let made = made.map_err(|error| placed(error, || place(body)))?.sql_type();
         let text = format!(
             "WITH RECURSIVE \"fold\"(\"at\", \"value\", \"list\") AS (SELECT {from}, CAST({begin} AS {made}), {LIST} \
              UNION ALL SELECT \"at\" + 1, CAST({body} AS {made}), \"list\" FROM (SELECT \"at\", \"list\", \
-             \"value\" AS {value}, array_get(\"list\", \"at\" + 1) AS {element} FROM \"fold\" \
+             \"value\" AS {value}, array_get(\"list\", \"at\" + 1) AS {element}{} FROM \"fold\" \
              WHERE \"at\" < len(\"list\")) AS \"step\") \
-             SELECT \"value\" FROM \"fold\" ORDER BY \"at\" DESC LIMIT 1"
+             SELECT \"value\" FROM \"fold\" ORDER BY \"at\" DESC LIMIT 1",
+            place_from("\"at\" + 1")
         );
         let query = crate::parse::query(&text)?;
         self.with_list(list, &query, SubqueryKind::Value, level).map_err(|error| placed(error, || place(body)))
@@ -160,8 +202,13 @@ impl Binder<'_> {
         let more = more.iter().map(|argument| format!(", {argument}")).collect::<String>();
         let name = if name == "any_value" { "first" } else { name };
         let order = if IN_ORDER.contains(&name) { " ORDER BY \"place\"" } else { "" };
+        // Elements of any type are joined as texts.
+        let is_joined = matches!(name, "string_agg" | "group_concat" | "listagg");
+        let element = list.sql_type().element().cloned().unwrap_or(SqlType::Text);
+        let is_text = matches!(element.uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);
+        let as_text = if is_joined && !is_text { "::text" } else { "" };
         let filter = if name == "first" { " FILTER (WHERE \"element\" IS NOT NULL)" } else { "" };
-        let aggregate = format!("{}(\"element\"{more}{order}){filter}", quoted(name));
+        let aggregate = format!("{}(\"element\"{as_text}{more}{order}){filter}", quoted(name));
         let query = crate::parse::query(&format!("SELECT {aggregate} FROM {from}"))?;
         self.with_list(list, &query, SubqueryKind::Value, level)
     }
@@ -239,7 +286,7 @@ pub(super) fn lambda_of(expression: &Expr) -> Option<(Vec<Ident>, &Expr)> {
 fn names_of(expression: &Expr) -> Option<Vec<Ident>> {
     match unnested(expression) {
         Expr::Identifier(name) => Some(vec![name.clone()]),
-        Expr::Tuple(names) if names.len() == 2 => names.iter().map(|name| names_of(name)?.pop()).collect(),
+        Expr::Tuple(names) if matches!(names.len(), 2 | 3) => names.iter().map(|name| names_of(name)?.pop()).collect(),
         _ => None,
     }
 }

@@ -46,6 +46,7 @@ mod json_queries;
 mod json_rows;
 mod json_table;
 mod json_types;
+mod keywords;
 mod lists;
 mod literals;
 mod locking;
@@ -101,8 +102,8 @@ use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, BoundJudgement, BoundLater, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue,
-    Overriding, bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
+    BoundChange, BoundJudgement, BoundLater, CHANGED, Changed, Conflict, Given, KeyTerm, MERGE_ACTION, MERGE_ACTION_OF,
+    Meeting, MergeStep, NewValue, Overriding, bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
 };
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;

@@ -18,36 +18,51 @@ impl Binder<'_> {
     /// TABLESAMPLE of rows that are no table's.
     pub(super) fn sampled(&self, relation: Relation, sample: Option<&TableSampleKind>) -> Result<Relation> {
         let Some(sample) = sample else { return Ok(relation) };
+        let seed = seed_of(sample)?;
         if let Some(count) = row_count(sample)? {
-            return self.some_rows(relation, count);
+            return self.some_rows(relation, count, seed);
         }
         let (share, _) = self.share(sample)?;
-        self.sample_of_share(relation, share)
+        self.sample_of_share(relation, share, seed)
     }
 
-    fn sample_of_share(&self, relation: Relation, share: f64) -> Result<Relation> {
-        let random = self.call("random", vec![])?;
-        let value = datafusion_common::ScalarValue::Float64(Some(share));
-        let share = Scalar::Constant(Constant { value, sql_type: SqlType::Double });
-        Ok(relation.filtered(self.compare(Comparison::Less, random, share)?))
+    fn sample_of_share(&self, relation: Relation, share: f64, seed: Option<i64>) -> Result<Relation> {
+        let (relation, lot) = self.lots(relation, seed)?;
+        Ok(relation.filtered(self.compare(Comparison::Less, lot, double(share))?))
     }
 
-    /// USING SAMPLE: a share of the rows, or so many of them.
+    /// Rows, and a number from 0 to 1 for each. With a seed, the numbers are the same for rows that come in the same
+    /// order.
+    fn lots(&self, relation: Relation, seed: Option<i64>) -> Result<(Relation, Scalar)> {
+        /// As many bits as a double has for certain.
+        const BITS: u32 = 52;
+        let Some(seed) = seed else { return Ok((relation, self.call("random", vec![])?)) };
+        let whole = |number: i64| Scalar::Constant(Constant::bigint(number));
+        let (relation, number, _) = self.numbered_alike(relation, &[], &[]);
+        let hash = self.call("hashint8extended", vec![number.scalar(), whole(seed)])?;
+        let bits = self.operator("&", vec![hash, whole((1 << BITS) - 1)])?;
+        let bits = self.explicit(bits, &SqlType::Double, false)?;
+        let lot = self.operator("/", vec![bits, double((1_i64 << BITS) as f64)])?;
+        Ok((relation, lot))
+    }
+
+    /// USING SAMPLE: a share of the rows, or so many of them; by a seed, if there is one.
     pub(super) fn sample_of_rows(&self, relation: Relation, arguments: &[FunctionArg]) -> Result<Relation> {
-        let [count, unit] = arguments else { return Err(Error::bug("a sample has a number and a unit")) };
+        let [count, unit, seed @ ..] = arguments else { return Err(Error::bug("a sample has a number and a unit")) };
+        let seed = seed.first().map(|seed| seed_number(&seed.to_string())).transpose()?;
         let count = count.to_string();
         if unit.to_string() == "'percent'" {
             let percent = count.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
             let percent = percent
                 .ok_or_else(|| Error::input("sample percentage must be between 0 and 100").with_code("2202H"))?;
-            return self.sample_of_share(relation, percent / 100.0);
+            return self.sample_of_share(relation, percent / 100.0, seed);
         }
-        self.some_rows(relation, whole_number(&count)?)
+        self.some_rows(relation, whole_number(&count)?, seed)
     }
 
     /// So many rows, whichever.
-    fn some_rows(&self, relation: Relation, count: i64) -> Result<Relation> {
-        let scalar = self.call("random", vec![])?;
+    fn some_rows(&self, relation: Relation, count: i64, seed: Option<i64>) -> Result<Relation> {
+        let (relation, scalar) = self.lots(relation, seed)?;
         let key = self.column_for("sample", &scalar);
         let keys = vec![SortKey { scalar: key.scalar(), descending: false, nulls_first: false }];
         let input = Box::new(relation.mapped(vec![(key, scalar)]));
@@ -60,9 +75,6 @@ impl Binder<'_> {
     /// none.
     pub(super) fn share(&self, sample: &TableSampleKind) -> Result<(f64, bool)> {
         let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
-        if sample.seed.is_some() {
-            return Err(unsupported("REPEATABLE"));
-        }
         if sample.bucket.is_some() || sample.offset.is_some() {
             return Err(unsupported("a sample of buckets"));
         }
@@ -89,11 +101,28 @@ impl Binder<'_> {
 pub(super) fn row_count(sample: &TableSampleKind) -> Result<Option<i64>> {
     let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
     match &sample.quantity {
-        Some(quantity) if quantity.unit == Some(TableSampleUnit::Rows) && sample.seed.is_none() => {
+        Some(quantity) if quantity.unit == Some(TableSampleUnit::Rows) => {
             whole_number(&quantity.value.to_string()).map(Some)
         }
         _ => Ok(None),
     }
+}
+
+/// The seed of a TABLESAMPLE … REPEATABLE. Fails with 2202G for what is no number.
+pub(super) fn seed_of(sample: &TableSampleKind) -> Result<Option<i64>> {
+    let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
+    sample.seed.as_ref().map(|seed| seed_number(&seed.value.to_string())).transpose()
+}
+
+fn seed_number(seed: &str) -> Result<i64> {
+    let number =
+        seed.parse::<f64>().map_err(|_| Error::input("the seed of a sample is a number").with_code("2202G"))?;
+    Ok(number.to_bits().cast_signed())
+}
+
+fn double(value: f64) -> Scalar {
+    let value = datafusion_common::ScalarValue::Float64(Some(value));
+    Scalar::Constant(Constant { value, sql_type: SqlType::Double })
 }
 
 fn whole_number(count: &str) -> Result<i64> {

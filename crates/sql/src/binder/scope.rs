@@ -13,9 +13,10 @@ use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
-use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem, Value};
+use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem, Value, With};
 
 pub(super) use super::clauses::Clause;
+use super::fields::has_fields;
 use super::grouping::GroupingCall;
 use super::windows::WindowUse;
 use super::{Binder, name_place, normalized};
@@ -516,6 +517,8 @@ pub(super) struct WithEntry {
 #[derive(Default)]
 pub(super) struct Withs<'s> {
     pub outer: Option<&'s Withs<'s>>,
+    /// As they are written.
+    pub written: Option<&'s With>,
     pub entries: RefCell<HashMap<String, Rc<WithEntry>>>,
 }
 
@@ -722,7 +725,7 @@ impl Binder<'_> {
         }
         let (first, fields) = names.split_first().ok_or_else(|| Error::bug("a name without parts"))?;
         if let Some(scalar) = self.known_identifier(first, level)?
-            && matches!(scalar.sql_type(), SqlType::Record(_))
+            && has_fields(&scalar.sql_type())
         {
             return self.fields(scalar, fields);
         }
@@ -783,9 +786,13 @@ impl Binder<'_> {
         Ok(scalar)
     }
 
-    /// A field of a record. Fails with 42703, or 42809 if it is no record.
+    /// A field of a record, and the value of a key of JSON or of a map. Fails with 42703, or 42809 if it is none of
+    /// these.
     pub(super) fn field(&self, scalar: Scalar, name: &Ident) -> Result<Scalar> {
         let sql_type = scalar.sql_type();
+        if !matches!(sql_type, SqlType::Record(_)) && has_fields(&sql_type) {
+            return self.value_of_key(scalar, name);
+        }
         let SqlType::Record(fields) = &sql_type else {
             let message =
                 format!("column notation .{} applied to type {sql_type}, which is not a composite type", name.value);

@@ -71,7 +71,7 @@ impl Binder<'_> {
         stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || match &query.with {
             None => self.query_body(query, outer, withs, false),
             Some(with) => {
-                let inner = Withs { outer: Some(withs), ..Withs::default() };
+                let inner = Withs { outer: Some(withs), written: Some(with), ..Withs::default() };
                 let definitions = self.definitions(with, outer, &inner)?;
                 let rows = self.query_body(query, outer, &inner, false)?;
                 Ok(self.defined(definitions, rows))
@@ -444,13 +444,17 @@ impl Binder<'_> {
                         }
                         None => {
                             let row = self.compound_row(&names, level)?;
+                            let first = items.len();
                             self.expand(&mut items, row, None)?;
+                            self.with_options(&mut items, first, options, level)?;
                         }
                     }
                 }
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::Expr(expr), _) => {
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::Expr(expr), options) => {
                     let row = self.typed_scalar(expr, level)?;
+                    let first = items.len();
                     self.expand(&mut items, row, place(expr))?;
+                    self.with_options(&mut items, first, options, level)?;
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! What DuckDB's functions and pragmas tell of a database: queries over the tables of PostgreSQL's catalog.
+//! What DuckDB's functions and pragmas tell of a database, queries over the tables of PostgreSQL's catalog; and
+//! functions whose arguments are queries.
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
@@ -8,15 +9,19 @@ use super::scope::Withs;
 use super::{Binder, Output, Rows, catalog_queries};
 use crate::algebra::{Constant, Relation, Scalar};
 use crate::external::OptionValue;
+use crate::quoting::literal;
 
 /// A table's columns with their defaults and whether they are in its primary key, for a table's oid.
 const COLUMNS: &str = "FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
      LEFT JOIN pg_constraint p ON p.conrelid = a.attrelid AND p.contype = 'p' WHERE a.attnum > 0 \
      AND NOT a.attisdropped AND a.attrelid = ";
 
-/// The query that `query('SELECT …')`, `query_table('t')` and `query_table(['t', 'u'])` stand for; `None` for other
-/// functions. Fails with 42601 if it is no literal.
+/// The query that `query('SELECT …')`, `query_table('t')`, `query_table(['t', 'u'])` and `ts_stat('SELECT …')` stand
+/// for; `None` for other functions. Fails with 42601 if it is no literal.
 pub(super) fn written_query(name: &str, arguments: &[FunctionArg]) -> Result<Option<String>> {
+    if name == "ts_stat" {
+        return word_counts(arguments).map(Some);
+    }
     if !matches!(name, "query" | "query_table") {
         return Ok(None);
     }
@@ -45,6 +50,34 @@ pub(super) fn written_query(name: &str, arguments: &[FunctionArg]) -> Result<Opt
             all.join(if is_by_name { " UNION ALL BY NAME " } else { " UNION ALL " })
         }
     }))
+}
+
+/// The query that `ts_stat('SELECT document …', 'weights')` stands for: the words of a query's documents, in how many
+/// of these each is and how often, with some weights if they are given. Fails with 42601 for what is no literal.
+fn word_counts(arguments: &[FunctionArg]) -> Result<String> {
+    let texts = arguments.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(given)) => match OptionValue::of(given) {
+            Some(OptionValue::One(text)) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    });
+    let texts = texts.collect::<Option<Vec<_>>>().filter(|texts| matches!(texts.len(), 1 | 2));
+    let wrong = || Error::input("ts_stat() takes a query and weights as literals").with_code("42601");
+    let texts = texts.ok_or_else(wrong)?;
+    let entries = match texts.get(1) {
+        None => "greatest(coalesce(cardinality(u.positions), 1), 1)".to_owned(),
+        Some(weights) => format!(
+            "(SELECT count(*) FROM unnest(u.weights) AS g(weight) WHERE strpos({}, g.weight) > 0)",
+            literal(&weights.to_uppercase())
+        ),
+    };
+    Ok(format!(
+        "SELECT word, count(*)::integer AS ndoc, sum(entries)::integer AS nentry FROM (SELECT u.word, {entries} AS \
+         entries FROM ({}) AS s(v), unnest(s.v) AS u(word, positions, weights)) AS w WHERE entries > 0 \
+         GROUP BY word ORDER BY word",
+        texts[0]
+    ))
 }
 
 /// The query that a function of this name stands for; `None` if it is none of these. Fails with 42601 for arguments

@@ -47,6 +47,13 @@ impl Binder<'_> {
         if let Some(call) = written_method(root, chain) {
             return self.scalar(&call, level);
         }
+        // Rows have no elements, so the list of them is meant.
+        if let (Expr::Function(series), Some(AccessExpr::Subscript(_))) = (root, chain.first())
+            && bare_name(series) == "generate_series"
+        {
+            let list = crate::parse::expression(&format!("ARRAY(SELECT {series})"))?;
+            return self.accessed(&list, chain, level);
+        }
         // `t.a[1]`, `s.t.a.b`: the names up to the first subscript are one.
         let mut names = match root {
             Expr::Identifier(name) => vec![name.clone()],

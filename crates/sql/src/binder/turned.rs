@@ -94,7 +94,7 @@ impl Binder<'_> {
         withs: &Withs<'_>,
     ) -> Result<Rows> {
         let (product, found);
-        let (by, values) = match self.pivot_product(table, by)? {
+        let (by, values) = match self.pivot_product(table, by, withs)? {
             Some((parts, combined)) => {
                 product = (parts, PivotValueSource::List(combined));
                 (product.0.as_slice(), &product.1)
@@ -104,7 +104,7 @@ impl Binder<'_> {
         let values = match values {
             PivotValueSource::List(values) => values,
             PivotValueSource::Any(_) => {
-                found = self.pivot_values(table, by)?;
+                found = self.pivot_values(table, by, withs)?;
                 &found
             }
             PivotValueSource::Subquery(_) => return Err(unsupported("PIVOT of the values of a subquery")),
@@ -170,7 +170,12 @@ impl Binder<'_> {
     }
 
     /// What PIVOT is by and its values, where it is by several things: all combinations of the values of each.
-    fn pivot_product(&self, table: &TableFactor, by: &[Expr]) -> Result<Option<(Vec<Expr>, Vec<ExprWithAlias>)>> {
+    fn pivot_product(
+        &self,
+        table: &TableFactor,
+        by: &[Expr],
+        withs: &Withs<'_>,
+    ) -> Result<Option<(Vec<Expr>, Vec<ExprWithAlias>)>> {
         let [Expr::Function(product)] = by else { return Ok(None) };
         if bare_name(product) != PIVOT_PRODUCT {
             return Ok(None);
@@ -184,7 +189,7 @@ impl Binder<'_> {
                 Expr::Tuple(all) => (&all[0], all[1..].to_vec()),
                 one => {
                     let by = unnested(one);
-                    let values = self.pivot_values(table, std::slice::from_ref(by))?;
+                    let values = self.pivot_values(table, std::slice::from_ref(by), withs)?;
                     (by, values.into_iter().map(|value| value.expr).collect())
                 }
             };
@@ -204,7 +209,7 @@ impl Binder<'_> {
 
     /// The values that there are of what PIVOT is by, in order; those with NULL become no columns. Fails with 54000 if
     /// they are very many.
-    fn pivot_values(&self, table: &TableFactor, by: &[Expr]) -> Result<Vec<ExprWithAlias>> {
+    fn pivot_values(&self, table: &TableFactor, by: &[Expr], withs: &Withs<'_>) -> Result<Vec<ExprWithAlias>> {
         let join = |parts: Vec<String>, between: &str| parts.join(between);
         let shown = join(by.iter().map(|by| format!("({by})::text")).collect(), ", ");
         let keys = join(by.iter().map(|by| format!("({by})")).collect(), ", ");
@@ -213,7 +218,7 @@ impl Binder<'_> {
             "SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {keys} LIMIT {}",
             PIVOT_VALUES_MAX + 1
         );
-        let rows = self.context.texts_of(&over(&text, table)?)?;
+        let rows = self.context.texts_of(&withs.around(over(&text, table)?))?;
         self.is_transient.set(true);
         if rows.len() > PIVOT_VALUES_MAX {
             let error = Error::resource(format!("PIVOT makes at most {PIVOT_VALUES_MAX} columns")).with_code("54000");
@@ -289,7 +294,10 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("42601"));
         }
         let join = |parts: Vec<String>| parts.join(", ");
-        let taken = join(shown.iter().flat_map(|(_, found)| found).map(|(column, _)| quoted(column)).collect());
+        let mut taken = shown.iter().flat_map(|(_, found)| found).map(|(column, _)| quoted(column)).collect::<Vec<_>>();
+        taken.sort();
+        taken.dedup();
+        let taken = join(taken);
         let names = join(shown.iter().map(|(label, _)| literal(label)).collect());
         let rows = values.iter().enumerate().map(|(place, value)| {
             let parts = join(shown.iter().map(|(_, found)| found[place].1.clone()).collect());

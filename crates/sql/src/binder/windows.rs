@@ -10,8 +10,8 @@ use diligence_types::SqlType;
 use diligence_types::functions::aggregates;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{
-    Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr, NullTreatment, WindowFrameBound,
-    WindowFrameUnits, WindowSpec, WindowType,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr,
+    NullTreatment, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 
 use super::functions::{bare_name, is_distinct, written};
@@ -89,9 +89,42 @@ struct Over {
     frame: WindowFrame,
 }
 
+/// `max_by(x, y) OVER (PARTITION BY k)` and its kin as the first value of the partition in the order of `y`; `None` for
+/// other functions, and for other windows, whose frames change from row to row.
+fn best_of_partition(name: &str, function: &Function) -> Option<String> {
+    let direction = match name {
+        "max_by" | "arg_max" | "argmax" => "DESC",
+        "min_by" | "arg_min" | "argmin" => "ASC",
+        _ => return None,
+    };
+    let Some(WindowType::WindowSpec(spec)) = &function.over else { return None };
+    if spec.window_name.is_some() || !spec.order_by.is_empty() || spec.window_frame.is_some() {
+        return None;
+    }
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), FunctionArg::Unnamed(FunctionArgExpr::Expr(by))] =
+        written(function)
+    else {
+        return None;
+    };
+    let filter = function.filter.as_ref().map_or_else(String::new, |filter| format!(" AND ({filter})"));
+    let counts = format!("({by}) IS NOT NULL{filter}");
+    let partition = match spec.partition_by.iter().map(ToString::to_string).collect::<Vec<_>>() {
+        keys if keys.is_empty() => String::new(),
+        keys => format!("PARTITION BY {} ", keys.join(", ")),
+    };
+    Some(format!(
+        "first_value(CASE WHEN {counts} THEN ({value}) END) IGNORE NULLS OVER ({partition}ORDER BY \
+         CASE WHEN {counts} THEN ({by}) END {direction} NULLS LAST \
+         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+    ))
+}
+
 impl Binder<'_> {
     /// A call with OVER. Fails with 42P20 where no window function may stand.
     pub(super) fn window_function(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        if let Some(meant) = best_of_partition(name, function) {
+            return self.scalar(&crate::parse::expression(&meant)?, level);
+        }
         let name = if name == "list" { "array_agg" } else { name };
         let at =
             |error| errors::at(error, function.name.0.last().and_then(|part| part.as_ident()).and_then(name_place));

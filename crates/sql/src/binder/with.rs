@@ -59,6 +59,40 @@ pub(crate) fn bind_volatile(with: With, name: &Ident, context: &dyn Context) -> 
     Ok(is_volatile(&bound.relation).then_some(bound))
 }
 
+impl Withs<'_> {
+    /// A query that runs by itself, behind the common table expressions that are seen here, as they are written. Those
+    /// that write are left out.
+    pub(super) fn around(&self, mut query: Query) -> Query {
+        if let Some(written) = self.written {
+            let entries = self.entries.borrow();
+            let is_seen = |cte: &&Cte| entries.contains_key(&normalized(&cte.alias.name)) && !is_writing(&cte.query);
+            let seen = written.cte_tables.iter().filter(is_seen).cloned().collect::<Vec<_>>();
+            if !seen.is_empty() {
+                let with = With { cte_tables: seen, ..written.clone() };
+                query = match query.with {
+                    None => Query { with: Some(with), ..query },
+                    Some(_) => Query {
+                        with: Some(with),
+                        body: Box::new(SetExpr::Query(Box::new(query))),
+                        order_by: None,
+                        limit_clause: None,
+                        fetch: None,
+                        locks: vec![],
+                        for_clause: None,
+                        settings: None,
+                        format_clause: None,
+                        pipe_operators: vec![],
+                    },
+                };
+            }
+        }
+        match self.outer {
+            Some(outer) => outer.around(query),
+            None => query,
+        }
+    }
+}
+
 impl Binder<'_> {
     /// Binds the expressions of a WITH, each of which sees those before it. Fails with 42712 if a name is given twice.
     pub(super) fn definitions(
@@ -173,7 +207,7 @@ impl Binder<'_> {
             _ => return self.query(&cte.query, outer, withs),
         };
         // WITH inside of the recursive query is seen by both terms.
-        let inner = Withs { outer: Some(withs), ..Withs::default() };
+        let inner = Withs { outer: Some(withs), written: cte.query.with.as_ref(), ..Withs::default() };
         let inner_definitions = match &cte.query.with {
             Some(with) => self.definitions(with, outer, &inner)?,
             None => vec![],

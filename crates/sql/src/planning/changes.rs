@@ -16,7 +16,7 @@ use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved, Trig
 use diligence_storage::Table;
 use sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, Expr, Ident, MergeAction, MergeClauseKind, MergeInsertKind, ObjectName,
-    SelectItem, TableFactor, TableWithJoins, UpdateTableFromKind, With,
+    OutputClause, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, UpdateTableFromKind, With,
 };
 
 use super::around::Around;
@@ -24,7 +24,10 @@ use super::definitions::{lower, unwritable};
 use super::materialized::refuse_materialized;
 use super::statements::{BoundStatement, schema_of};
 use super::tables::{name_in, targets};
-use crate::binder::{self, BoundChange, BoundLater, CHANGED, Changed, Meeting, MergeStep, Named, NewValue, Target};
+use crate::binder::{
+    self, BoundChange, BoundLater, CHANGED, Changed, MERGE_ACTION, MERGE_ACTION_OF, Meeting, MergeStep, Named,
+    NewValue, Target,
+};
 use crate::errors;
 use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
 use crate::walking::{each_expression, each_expression_mut};
@@ -257,6 +260,34 @@ impl ChangedTable {
         source.iter().enumerate().map(value).collect()
     }
 
+    /// RETURNING of MERGE: `*` is the table's columns, and `merge_action()`, or the name alone if no column has it,
+    /// what was done with a row.
+    fn merge_returning(&self, items: &[SelectItem]) -> Vec<SelectItem> {
+        let mut items = items.to_vec();
+        let is_column = self.has_column(MERGE_ACTION);
+        let action = [MERGE_ACTION_OF, MERGE_ACTION].map(|name| Ident::with_quote('"', name));
+        let _ = each_expression_mut(&mut items, |expression| {
+            let is_action = match expression {
+                Expr::Identifier(name) => lower(name) == MERGE_ACTION && !is_column,
+                Expr::Function(call) => call.to_string().eq_ignore_ascii_case("merge_action()"),
+                _ => false,
+            };
+            if is_action {
+                *expression = Expr::CompoundIdentifier(action.to_vec());
+            }
+            ControlFlow::Continue(())
+        });
+        for item in &mut items {
+            if let SelectItem::Wildcard(options) = item {
+                let table = ObjectName::from(vec![self.alias.clone()]);
+                let options = options.clone();
+                let table = SelectItemQualifiedWildcardKind::ObjectName(table);
+                *item = SelectItem::QualifiedWildcard(table, options);
+            }
+        }
+        items
+    }
+
     /// The place of a column that an assignment names. Fails with 42703 if there is none; `SET t.x` is of a column `t`.
     fn place(&self, column: &ObjectName) -> Result<usize> {
         let first = column.0.first().and_then(|part| part.as_ident());
@@ -429,7 +460,14 @@ impl Around<'_> {
 
     /// MERGE; `with` is before the whole statement.
     pub(super) fn merge(&self, merge: &ast::Merge, with: Option<&With>) -> Result<BoundStatement> {
-        refuse(&[(merge.output.is_some(), "OUTPUT")])?;
+        let returning = match &merge.output {
+            None => None,
+            Some(OutputClause::Returning { select_items, .. }) => Some(select_items),
+            Some(OutputClause::Output { .. }) => {
+                let error = Error::unsupported("OUTPUT is not supported").with_code("0A000");
+                return Err(error.with_hint("write RETURNING"));
+            }
+        };
         let needed = merge.clauses.iter().map(|clause| match &clause.action {
             MergeAction::Update(_) => Privilege::Update,
             MergeAction::Insert(_) => Privilege::Insert,
@@ -488,10 +526,6 @@ impl Around<'_> {
             clauses.push(MergeStep { meeting, condition: clause.predicate.as_ref(), values, is_nothing });
             steps.extend(step);
         }
-        let described = changed.described(None, with, &[]);
-        let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
-        let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
-        let twice = "MERGE command cannot affect row a second time";
         let operations = steps.iter().map(|step| match step {
             Step::Insert => Operation::Insert,
             Step::Update => Operation::Update,
@@ -500,7 +534,12 @@ impl Around<'_> {
         // In this order they begin, and end in the other one.
         let operations = operations.collect::<Vec<_>>();
         let in_order = [Operation::Insert, Operation::Update, Operation::Delete];
-        let operations = in_order.into_iter().filter(|operation| operations.contains(operation)).collect();
+        let operations = in_order.into_iter().filter(|operation| operations.contains(operation)).collect::<Vec<_>>();
+        let returning = returning.map(|items| changed.merge_returning(items));
+        let described = changed.described(returning.as_deref(), with, &operations);
+        let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
+        let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
+        let twice = "MERGE command cannot affect row a second time";
         let meant = Meant { operations, ..Meant::default() };
         self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound, &meant)
     }

@@ -1,6 +1,7 @@
 //! DESCRIBE and SHOW TABLES, in DuckDB's form: PostgreSQL has no such statements.
 
 use diligence_base::{Error, Result};
+use diligence_catalog::rules::KeyKind;
 use diligence_catalog::{Relation as CatalogRelation, Resolved, no_schema};
 use diligence_types::SqlType;
 use sqlparser::ast::ShowStatementFilter::Like;
@@ -28,6 +29,8 @@ struct Described {
     name: String,
     sql_type: SqlType,
     nullable: bool,
+    /// `PRI` of a primary key's columns, `UNI` of other keys'.
+    key: Option<&'static str>,
     default: Option<String>,
 }
 
@@ -51,11 +54,24 @@ impl Around<'_> {
             },
             Some(Resolved::Computed(_)) | None => Default::default(),
         };
+        let (keys, is_view) = match &found {
+            Some(Resolved::Object(object)) => match &object.relation {
+                CatalogRelation::Native(memory) => (memory.rules().keys.clone(), false),
+                other => (vec![], matches!(other, CatalogRelation::View(_))),
+            },
+            _ => (vec![], false),
+        };
+        let key_of = |name: &String| {
+            let mut own = keys.iter().filter(|key| key.kind.is_constraint() && key.columns.contains(name));
+            let is_primary = own.clone().any(|key| key.kind == KeyKind::Primary);
+            if is_primary { Some("PRI") } else { own.next().map(|_| "UNI") }
+        };
         let columns = bound.columns.into_iter().map(|column| Described {
             default: defaults.get(&column.name).map(ToString::to_string),
+            key: key_of(&column.name),
             name: column.name,
             sql_type: column.sql_type,
-            nullable: column.nullable,
+            nullable: column.nullable || is_view,
         });
         Ok(self.description(columns.collect()))
     }
@@ -69,6 +85,7 @@ impl Around<'_> {
             name: column.name,
             sql_type: column.sql_type,
             nullable: true,
+            key: None,
             default: None,
         });
         Ok(self.description(columns.collect()))
@@ -127,7 +144,7 @@ impl Around<'_> {
                 text(Some(column.name)),
                 text(Some(column.sql_type.to_string())),
                 text(Some(null.to_owned())),
-                text(None),
+                text(column.key.map(str::to_owned)),
                 text(column.default),
                 text(None),
             ]

@@ -47,9 +47,16 @@ impl Text<'_> {
             () if self.is(end, "USING") => end - 1,
             () => end,
         };
-        let (target @ Token::Word(_), source @ Token::Word(_)) = (self.token(target), self.token(at - 1)) else {
+        // An alias may have names of columns behind it.
+        let opened = (self.begin..at).rev().find(|opened| self.closed.get(opened) == Some(&(at - 1)));
+        let source = opened.unwrap_or(at) - 1;
+        let (target @ Token::Word(_), source @ Token::Word(_)) = (self.token(target), self.token(source)) else {
             return false;
         };
+        // A query needs an alias.
+        if matches!(source, Token::Word(source) if source.keyword == sqlparser::keywords::Keyword::USING) {
+            return false;
+        }
         let (target, source) = (target.clone(), source.clone());
         let mut condition = vec![Token::LParen];
         for (place, name) in names.into_iter().step_by(2).enumerate() {

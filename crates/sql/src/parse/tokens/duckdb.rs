@@ -196,7 +196,9 @@ impl Text<'_> {
             return;
         }
         let mut end = first + 1 + usize::from(is_share || says_rows);
+        let mut seed = None;
         if *self.token(end) == Token::LParen && !has_method {
+            seed = self.seed_of_method(end);
             end = self.closed.get(&end).map_or(end, |closed| closed + 1);
         } else if has_method {
             end += usize::from(*self.token(end) == Token::RParen);
@@ -204,8 +206,15 @@ impl Text<'_> {
         let method = if has_method && self.is(at + 1, "SYSTEM") { "SYSTEM" } else { "BERNOULLI" };
         let unit = is_rows.then(|| word("ROWS"));
         let sample = [word(method), Token::LParen, count].into_iter().chain(unit).chain([Token::RParen]);
-        self.replace(at + 1, sample.collect::<Vec<_>>());
+        let seed = seed.map(|seed| [word("REPEATABLE"), Token::LParen, seed, Token::RParen]);
+        self.replace(at + 1, sample.chain(seed.into_iter().flatten()).collect::<Vec<_>>());
         self.drop(at + 2..end);
+    }
+
+    /// The seed in `(bernoulli, 42)`.
+    fn seed_of_method(&self, opened: usize) -> Option<Token> {
+        let is_seed = *self.token(opened + 2) == Token::Comma && *self.token(opened + 4) == Token::RParen;
+        is_seed.then(|| self.token(opened + 3).clone())
     }
 
     /// `CREATE TYPE t AS` a struct, or another type's name.
@@ -243,7 +252,7 @@ impl Text<'_> {
                     None => return,
                 },
                 Token::RParen | Token::SemiColon | Token::EOF => break,
-                _ if self.is(next, "SELECT") => return,
+                _ if self.is(next, "SELECT") => return self.select_behind_from(at, open),
                 _ if self.is_any(next, &["UNION", "EXCEPT", "INTERSECT"]) => break,
                 _ => goes_on |= self.is_any(next, &["WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW"]),
             }
@@ -251,6 +260,34 @@ impl Text<'_> {
         }
         if goes_on {
             self.insert(at, [word("SELECT"), Token::Mul]);
+        }
+    }
+
+    /// `(FROM t SELECT …)` as a value: `(SELECT * FROM (FROM t SELECT …))`.
+    fn select_behind_from(&mut self, at: usize, open: &Open) {
+        const BEFORE_VALUES: [&str; 16] = [
+            "SELECT", "DISTINCT", "WHERE", "AND", "OR", "NOT", "ON", "HAVING", "QUALIFY", "CASE", "WHEN", "THEN",
+            "ELSE", "BETWEEN", "BY", "SET",
+        ];
+        if open.at == 0 || open.at + 1 != at || *self.token(open.at) != Token::LParen {
+            return;
+        }
+        let is_value = match self.token(open.at - 1) {
+            // The first argument of a call.
+            Token::LParen => {
+                const BEFORE_QUERIES: [&str; 6] = ["FROM", "JOIN", "LATERAL", "AS", "EXISTS", "IN"];
+                let is_word = open.at > 1 && matches!(self.token(open.at - 2), Token::Word(_));
+                is_word && !self.is_any(open.at - 2, &BEFORE_QUERIES)
+            }
+            Token::Word(_) => self.follows(open.at, &BEFORE_VALUES),
+            Token::Comma | Token::LBracket | Token::Eq | Token::Neq | Token::Lt | Token::Gt => true,
+            Token::LtEq | Token::GtEq | Token::Plus | Token::Minus | Token::Mul | Token::Div => true,
+            Token::Mod | Token::StringConcat | Token::Assignment => true,
+            _ => false,
+        };
+        if let Some(closed) = self.closed.get(&open.at).copied().filter(|_| is_value) {
+            self.insert(at, [word("SELECT"), Token::Mul, word("FROM"), Token::LParen]);
+            self.insert(closed, [Token::RParen]);
         }
     }
 
@@ -347,8 +384,16 @@ impl Text<'_> {
             Keyword::STRUCT if at > 0 && *self.token(at + 1) == Token::LParen && self.is_name(at - 1) => {
                 self.struct_type(at + 1);
             }
-            Keyword::UNPIVOT if begins || self.begins_query(at, open) => self.unpivot_statement(at),
-            Keyword::PIVOT if begins || self.begins_query(at, open) => self.pivot_statement(at),
+            // The type of a map's values.
+            Keyword::STRUCT if *self.token(at + 1) == Token::LParen && open.at > 0 && self.is(open.at - 1, "MAP") => {
+                self.struct_type(at + 1);
+            }
+            Keyword::UNPIVOT if begins || self.begins_query(at, open) || self.is_made(at, open) => {
+                self.unpivot_statement(at);
+            }
+            Keyword::PIVOT if begins || self.begins_query(at, open) || self.is_made(at, open) => {
+                self.pivot_statement(at);
+            }
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             Keyword::ATTACH if begins => self.attach(at),
             Keyword::DETACH if begins => self.detach(at),
@@ -372,6 +417,11 @@ impl Text<'_> {
                 Token::RParen => is_behind_with && open.from.is_none(),
                 _ => false,
             }
+    }
+
+    /// Whether the query of CREATE VIEW or CREATE TABLE begins at a place.
+    fn is_made(&self, at: usize, open: &Open) -> bool {
+        self.statement == Keyword::CREATE && self.follows(at, &["AS"]) && open.from.is_none() && !open.in_list
     }
 
     fn is_name(&self, at: usize) -> bool {
@@ -427,14 +477,11 @@ impl Text<'_> {
         }
     }
 
-    /// `lambda x: …` and `lambda x, i: …`.
+    /// `lambda x: …`, `lambda x, i: …` and `lambda x, y, i: …`.
     fn lambda(&mut self, at: usize, open: &Open) {
         let is_call = open.at > 0 && self.is_any(open.at - 1, &LAMBDA_FUNCTIONS);
-        let colon = match (self.token(at + 2), self.token(at + 4)) {
-            (Token::Colon, _) => at + 2,
-            (Token::Comma, Token::Colon) => at + 4,
-            _ => return,
-        };
+        let colon = [at + 2, at + 4, at + 6].into_iter().find(|place| *self.token(*place) != Token::Comma);
+        let Some(colon) = colon.filter(|place| *self.token(*place) == Token::Colon) else { return };
         if let Some(end) = self.argument_end(colon + 1).filter(|_| is_call) {
             self.replace(at, [quoted("lambda"), Token::LParen, Token::LParen]);
             self.replace(colon, [Token::RParen, Token::Comma]);
@@ -455,7 +502,8 @@ impl Text<'_> {
         self.replace(inside, [Token::RParen, Token::Comma]);
     }
 
-    /// `USING SAMPLE 10%`, `10 PERCENT`, `10 ROWS` and `10`, with a method in parentheses behind it or in front.
+    /// `USING SAMPLE 10%`, `10 PERCENT`, `10 ROWS` and `10`, with a method in parentheses behind it or in front, and a
+    /// seed beside the method or behind REPEATABLE.
     fn sample(&mut self, at: usize, open: &Open) {
         let Some(from) = open.from else { return };
         let mut next = at + 2;
@@ -472,11 +520,19 @@ impl Text<'_> {
         while matches!(self.token(end), Token::RParen) && next > at + 2 && self.closed.get(&(next - 1)) == Some(&end) {
             end += 1;
         }
+        let mut seed = None;
         if *self.token(end) == Token::LParen {
+            seed = self.seed_of_method(end);
             end = self.closed.get(&end).map_or(end, |closed| closed + 1);
         }
+        if self.is(end, "REPEATABLE") && *self.token(end + 3) == Token::RParen {
+            seed = Some(self.token(end + 2).clone());
+            end += 4;
+        }
         let unit = Token::SingleQuotedString(if is_share { "percent" } else { "rows" }.to_owned());
-        let call = [quoted("using sample"), Token::LParen, count, Token::Comma, unit, Token::RParen];
+        let mut call = vec![quoted("using sample"), Token::LParen, count, Token::Comma, unit];
+        call.extend(seed.into_iter().flat_map(|seed| [Token::Comma, seed]));
+        call.push(Token::RParen);
         let place = open.from_end.filter(|place| *place > from).unwrap_or(at);
         self.drop(at..end);
         self.insert_or_end(place, [Token::Comma].into_iter().chain(call));
