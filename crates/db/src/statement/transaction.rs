@@ -85,13 +85,13 @@ impl Session {
 
     /// What the transaction has changed up to now; `None` outside of one.
     pub fn transaction_mark(&self) -> Option<SessionMark> {
-        let names = self.planner().catalogs().mark()?;
+        let names = self.planner().catalogs().savepoint()?;
         let said = self.said().count();
         let put_off = self.put_off().mark();
         Some(self.remembered().mark(names, said, put_off))
     }
 
-    /// Takes back what the transaction has changed since.
+    /// Takes back what the transaction has changed since, and gives back what it has locked.
     pub fn back_to(&self, mark: &SessionMark) {
         self.said().back_to(mark.said);
         self.put_off().back_to(mark.put_off);
@@ -345,6 +345,16 @@ mod tests {
         run(&ann, &["COMMIT"]);
         bob_waits.join().unwrap().unwrap();
         carl_waits.join().unwrap().unwrap();
+        // What was taken behind a savepoint is free when the block goes back to it; what was there before is not.
+        run(&ann, &["BEGIN", "UPDATE jobs SET done = false WHERE id = 1", "SAVEPOINT s"]);
+        run(&ann, &["UPDATE jobs SET done = false WHERE id = 2", "SELECT pg_advisory_xact_lock(8)"]);
+        let bob_waits = waits(&bob, "UPDATE jobs SET done = true WHERE id = 2");
+        let carl_waits = waits(&database.session(), "SELECT pg_advisory_lock(8)");
+        run(&ann, &["ROLLBACK TO s"]);
+        bob_waits.join().unwrap().unwrap();
+        carl_waits.join().unwrap().unwrap();
+        assert_eq!(code(&carl, "UPDATE jobs SET done = true WHERE id = 1"), "55P03");
+        run(&ann, &["COMMIT"]);
         // One that is cancelled while it waits does not go on.
         run(&ann, &["BEGIN", "DELETE FROM jobs"]);
         let mut result = bob.start("UPDATE jobs SET done = false").unwrap();
