@@ -315,6 +315,29 @@ mod tests {
     }
 
     #[test]
+    fn truncate_takes_all_rows_or_fails_and_waits_for_those_who_change_what_goes_along() {
+        let database = Database::in_memory().unwrap();
+        let (ann, bob) = (database.session(), database.session());
+        run(&ann, &["CREATE TABLE t (a BIGINT PRIMARY KEY)", "CREATE TABLE u (a BIGINT REFERENCES t)"]);
+        run(&ann, &["INSERT INTO t VALUES (1), (2)", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT * FROM t"]);
+        run(&bob, &["INSERT INTO t VALUES (3)"]);
+        assert_eq!(code(&ann, "TRUNCATE t CASCADE"), "40001");
+        run(&ann, &["ROLLBACK", "BEGIN", "SELECT * FROM t"]);
+        run(&bob, &["INSERT INTO t VALUES (4)"]);
+        run(&ann, &["TRUNCATE t CASCADE", "COMMIT"]);
+        assert_eq!(one(&bob, SUM), 0);
+        for begins in [true, false] {
+            run(&bob, &["INSERT INTO t VALUES (1)", "BEGIN", "INSERT INTO u VALUES (1)"]);
+            run(&ann, if begins { &["BEGIN"] } else { &[] });
+            let waits = waits(&ann, "TRUNCATE t CASCADE");
+            run(&bob, &["COMMIT"]);
+            waits.join().unwrap().unwrap();
+            run(&ann, if begins { &["COMMIT"] } else { &[] });
+            assert_eq!(one(&bob, SUM) + one(&bob, "SELECT count(*) FROM u"), 0);
+        }
+    }
+
+    #[test]
     fn rows_are_locked_by_select_and_who_waits_for_each_other_is_told() {
         let database = Database::in_memory().unwrap();
         let (ann, bob, carl) = (database.session(), database.session(), database.session());
