@@ -7,11 +7,11 @@ use arrow::compute::{concat, filter};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
-use diligence_db::Zone;
 use diligence_db::postgres::column_type;
+use diligence_db::{ReadOptions, SqlType, Zone, parse_array};
 
 use crate::encoding::copy::{BINARY_HEADER, CopyFormat, CopyOptions, Verbosity};
-use crate::encoding::parameters::{convert, dates_in, from_binary, from_text_in, list_from_binary};
+use crate::encoding::parameters::{convert, from_binary, list_from_binary};
 
 /// Bytes that a row of a COPY may have at most: they are in memory before it is read.
 pub const ROW_BYTES_MAX: usize = 1 << 30;
@@ -19,10 +19,17 @@ pub const ROW_BYTES_MAX: usize = 1 << 30;
 /// Bytes of rows that are read before they make a batch, unless it has its number of rows before.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Characters of a text that messages show at most.
+const SHOWN_MAX: usize = 100;
+
 /// Reads rows of a COPY … FROM STDIN, whose bytes come in pieces of any size.
 pub struct CopyDecoder {
     options: CopyOptions,
     schema: SchemaRef,
+    /// The columns' types; `None` for one that SQL does not have.
+    sql_types: Vec<Option<SqlType>>,
+    /// What the table is called in messages.
+    table: String,
     /// In which dates are read.
     zone: Zone,
     /// Bytes of a row that has not ended.
@@ -35,6 +42,8 @@ pub struct CopyDecoder {
     bytes: usize,
     batches: Vec<RecordBatch>,
     line: u64,
+    /// The line of the last row.
+    row_line: u64,
     started: bool,
     ended: bool,
     /// Rows that were left out, and what is to be said of each.
@@ -48,13 +57,21 @@ impl CopyDecoder {
         Self { zone, ..self }
     }
 
+    /// For a table of this name.
+    pub fn of_table(self, table: &str) -> Self {
+        Self { table: table.to_owned(), ..self }
+    }
+
     /// For rows with these columns.
     pub fn new(options: CopyOptions, schema: SchemaRef) -> Self {
         let texts = schema.fields().iter().map(|_| StringViewBuilder::new()).collect();
         let values = schema.fields().iter().map(|_| Vec::new()).collect();
+        let sql_types = schema.fields().iter().map(|field| Some(SqlType::of_field(field)?.base().clone())).collect();
         Self {
             options,
             schema,
+            sql_types,
+            table: String::new(),
             zone: Zone::UTC,
             pending: Vec::new(),
             texts,
@@ -63,6 +80,7 @@ impl CopyDecoder {
             bytes: 0,
             batches: Vec::new(),
             line: 0,
+            row_line: 0,
             started: false,
             ended: false,
             skipped: 0,
@@ -102,8 +120,8 @@ impl CopyDecoder {
         self.pending = pending;
         if is_end {
             match (is_text, self.pending.is_empty()) {
-                (true, false) => return Err(self.wrong("a quote is open at the end")),
-                (false, is_all) if !is_all || !self.ended => return Err(self.wrong("the data ends in the middle")),
+                (true, false) => return Err(self.wrong("unterminated CSV quoted field")),
+                (false, is_all) if !is_all || !self.ended => return Err(self.wrong("unexpected EOF in COPY data")),
                 _ => self.complete_batch()?,
             }
         }
@@ -251,9 +269,11 @@ impl CopyDecoder {
     }
 
     fn push(&mut self, fields: Vec<Option<Vec<u8>>>) -> Result<()> {
-        if fields.len() != self.texts.len() {
-            let text = format!("expected {} columns, found {}", self.texts.len(), fields.len());
-            return Err(self.wrong(&text));
+        if fields.len() > self.texts.len() {
+            return Err(self.wrong("extra data after last expected column"));
+        }
+        if let Some(missing) = self.schema.fields().get(fields.len()) {
+            return Err(self.wrong(&format!("missing data for column \"{}\"", missing.name())));
         }
         self.bytes += fields.iter().flatten().map(Vec::len).sum::<usize>();
         for (index, field) in fields.into_iter().enumerate() {
@@ -264,11 +284,16 @@ impl CopyDecoder {
                 }
                 Some(bytes) => match String::from_utf8(bytes) {
                     Ok(text) => self.texts[index].append_value(text),
-                    Err(_) => return Err(self.wrong("the text is not valid UTF-8").with_code("22021")),
+                    Err(error) => {
+                        let first = error.as_bytes().get(error.utf8_error().valid_up_to()).copied().unwrap_or_default();
+                        let text = format!("invalid byte sequence for encoding \"UTF8\": 0x{first:02x}");
+                        return Err(self.wrong(&text).with_code("22021"));
+                    }
                 },
             }
         }
         self.rows += 1;
+        self.row_line = self.line;
         if self.is_batch() { self.complete_batch() } else { Ok(()) }
     }
 
@@ -279,7 +304,7 @@ impl CopyDecoder {
                 return Ok(0);
             }
             if bytes[..11] != BINARY_HEADER[..11] || bytes[15..19] != [0; 4] {
-                return Err(self.wrong("this is no COPY data in binary form"));
+                return Err(self.wrong("COPY file signature not recognized"));
             }
             self.started = true;
             at = BINARY_HEADER.len();
@@ -292,7 +317,7 @@ impl CopyDecoder {
                 return Ok(at + 2);
             }
             if usize::try_from(count) != Ok(self.values.len()) {
-                let text = format!("expected {} columns, found {count}", self.values.len());
+                let text = format!("row field count is {count}, expected {}", self.values.len());
                 return Err(self.wrong(&text));
             }
             let mut fields = Vec::with_capacity(self.values.len());
@@ -348,26 +373,23 @@ impl CopyDecoder {
         // The rows that stay, where others are left out.
         let mut kept: Option<Vec<bool>> = None;
         for index in 0..self.texts.len() {
-            let data_type = self.schema.field(index).data_type().clone();
             let array = if self.options.format == CopyFormat::Binary {
                 let values = std::mem::take(&mut self.values[index]);
                 concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
                     .map_err(|error| Error::value(format!("COPY: {error}")))?
             } else {
                 let texts = self.texts[index].finish();
+                let (array, read) = self.typed(index, &texts, self.options.ignores_errors)?;
                 if self.options.ignores_errors {
-                    let array = self.typed_or_null(&texts, &data_type)?;
                     let kept = kept.get_or_insert_with(|| vec![true; texts.len()]);
                     for (row, kept) in kept.iter_mut().enumerate() {
-                        if *kept && texts.is_valid(row) && array.is_null(row) {
+                        if *kept && texts.is_valid(row) && read.is_null(row) {
                             *kept = false;
                             self.leave_out(index, texts.len() - row, texts.value(row));
                         }
                     }
-                    array
-                } else {
-                    self.typed(texts, &data_type)?
                 }
+                array
             };
             arrays.push(array);
         }
@@ -384,77 +406,72 @@ impl CopyDecoder {
         Ok(())
     }
 
-    /// A row is left out for the text of a column; it is so many lines before the next one that comes.
+    /// A row is left out for the text of a column; it is so many rows before the next one that comes.
     fn leave_out(&mut self, column: usize, before: usize, text: &str) {
         self.skipped += 1;
         if self.options.verbosity == Verbosity::Verbose {
-            let line = (self.line + 1).saturating_sub(before as u64);
-            let (column, text) = (self.schema.field(column).name(), text.chars().take(100).collect::<String>());
+            let line = (self.row_line + 1).saturating_sub(before as u64);
+            let (column, text) = (self.schema.field(column).name(), text.chars().take(SHOWN_MAX).collect::<String>());
             self.notes.push(format!(
                 "skipping row due to data type incompatibility at line {line} for column \"{column}\": \"{text}\""
             ));
         }
     }
 
-    /// Texts as values; NULL for those that are none.
-    fn typed_or_null(&self, texts: &StringViewArray, data_type: &DataType) -> Result<ArrayRef> {
-        if let Ok(array) = self.typed(texts.clone(), data_type) {
-            return Ok(array);
-        }
-        let values = texts.iter().map(|text| {
-            let one = text.and_then(|text| self.typed(StringViewArray::from_iter_values([text]), data_type).ok());
-            one.unwrap_or_else(|| new_null_array(data_type, 1))
-        });
-        let values = values.collect::<Vec<_>>();
-        concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
-            .map_err(|error| Error::value(format!("COPY: {error}")))
+    /// Texts of a column as they are sent on, and as values, which may be another form of them. Fails at the first that
+    /// is no value or, with `is_try`, gives NULL for it.
+    fn typed(&self, index: usize, texts: &StringViewArray, is_try: bool) -> Result<(ArrayRef, ArrayRef)> {
+        let read = |texts: &StringViewArray, is_try: bool| match &self.sql_types[index] {
+            Some(sql_type) => {
+                let options = ReadOptions { zone: self.zone, is_explicit: false, is_try, ..ReadOptions::default() };
+                parse_array(texts, sql_type, &options)
+            }
+            None => cast_texts(texts, self.schema.field(index).data_type(), is_try),
+        };
+        let values = read(texts, is_try).or_else(|error| {
+            // Which of them it is.
+            let tried = read(texts, true)?;
+            match (0..texts.len()).find(|row| texts.is_valid(*row) && tried.is_null(*row)) {
+                Some(row) => Err(self.at_value(error, index, texts.len() - row, texts.value(row))),
+                None => Err(error),
+            }
+        })?;
+        let is_sent_as_text = *self.schema.field(index).data_type() == DataType::Utf8View;
+        let sent = if is_sent_as_text { Arc::new(texts.clone()) as ArrayRef } else { values.clone() };
+        Ok((sent, values))
     }
 
-    /// Texts as values; those that Arrow reads otherwise than PostgreSQL one by one.
-    fn typed(&self, mut texts: StringViewArray, data_type: &DataType) -> Result<ArrayRef> {
-        match data_type {
-            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::List(_) => {
-                let values = texts.iter().map(|text| match text {
-                    Some(text) => from_text_in(text, data_type, self.zone).map_err(|error| self.place(error)),
-                    None => Ok(new_null_array(data_type, 1)),
-                });
-                let values = values.collect::<Result<Vec<_>>>()?;
-                concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
-                    .map_err(|error| Error::value(format!("COPY: {error}")))
-            }
-            DataType::Utf8View => Ok(Arc::new(texts)),
-            other if let Some(read) = dates_in(&texts, other, self.zone) => read.map_err(|error| {
-                let mut told = Error::value(format!("{}: COPY, up to line {}", error.message(), self.line));
-                if let Some(code) = error.code() {
-                    told = told.with_code(code);
-                }
-                told
-            }),
-            other => {
-                // The empty text is no number: Arrow would read it as NULL.
-                if let Some(row) = texts.iter().position(|text| text == Some("")) {
-                    let first = self.line.saturating_sub(texts.len() as u64);
-                    let error = Error::value(format!("'' is no {other}: COPY, line {}", first + row as u64 + 1));
-                    return Err(error.with_code("22P02"));
-                }
-                texts = texts.gc();
-                let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
-                let strings: ArrayRef = Arc::new(texts);
-                arrow::compute::cast_with_options(&strings, other, &options).map_err(|error| {
-                    let text = format!("{error}: COPY, up to line {}", self.line);
-                    Error::value(text).with_code("22P02")
-                })
-            }
+    /// An error of the text of a column, so many rows before the next one that comes.
+    fn at_value(&self, error: Error, column: usize, before: usize, text: &str) -> Error {
+        let line = (self.row_line + 1).saturating_sub(before as u64);
+        let mut shown = text.chars().take(SHOWN_MAX).collect::<String>();
+        if shown.len() < text.len() {
+            shown.push_str("...");
         }
+        let place =
+            format!("COPY {}, line {line}, column {}: \"{shown}\"", self.table, self.schema.field(column).name());
+        let detail = match error.detail() {
+            Some(detail) => format!("{detail} ({place})"),
+            None => place,
+        };
+        error.with_detail(detail)
     }
 
     fn wrong(&self, what: &str) -> Error {
-        Error::value(format!("{what}: COPY, line {}", self.line)).with_code("22P04")
+        let place = format!("COPY {}, line {}", self.table, self.line);
+        Error::value(what).with_code("22P04").with_detail(place)
     }
 
     fn place(&self, error: Error) -> Error {
         error.context(format!("COPY, line {}", self.line))
     }
+}
+
+/// Texts as values of a type that SQL does not have; NULL for those that are none, with `is_try`.
+fn cast_texts(texts: &StringViewArray, data_type: &DataType, is_try: bool) -> Result<ArrayRef> {
+    let options = arrow::compute::CastOptions { safe: is_try, ..Default::default() };
+    arrow::compute::cast_with_options(texts, data_type, &options)
+        .map_err(|error| Error::value(error.to_string()).with_code("22P02"))
 }
 
 /// The byte that stands behind a backslash, and in how many bytes it is written: `n`, `x4A`, `112`.
@@ -541,14 +558,67 @@ mod tests {
 
     #[test]
     fn mistakes_name_their_line() {
-        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
+        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema()).of_table("t");
         let error = decoder.feed(b"1\ta\n2\tb\tc\n", false).unwrap_err();
-        assert!(error.message().contains("expected 2 columns, found 3: COPY, line 2"), "{error}");
+        assert_eq!(error.message(), "extra data after last expected column");
+        assert_eq!((error.code(), error.detail()), (Some("22P04"), Some("COPY t, line 2")));
         let mut decoder = CopyDecoder::new(options(CopyFormat::Csv), schema());
         assert!(decoder.feed(b"number,text\n1,\"open\n", false).unwrap().is_empty());
         assert!(decoder.feed(b"", true).unwrap_err().message().contains("quote"));
+        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema()).of_table("t");
+        let error = decoder.feed(b"1\ta\nx\ta\n3\ta\n\\.\n", true).unwrap_err();
+        assert_eq!(error.message(), "invalid input syntax for type bigint: \"x\"");
+        assert_eq!((error.code(), error.detail()), (Some("22P02"), Some("COPY t, line 2, column number: \"x\"")));
         let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
-        assert_eq!(decoder.feed(b"x\ta\n", true).unwrap_err().code(), Some("22P02"));
+        assert_eq!(decoder.feed(b"1\n", true).unwrap_err().message(), "missing data for column \"text\"");
+    }
+
+    #[test]
+    fn texts_are_read_as_postgresql_reads_them() {
+        let cases = [
+            (SqlType::Integer, " 12 ", Ok("12")),
+            (SqlType::Integer, "", Err(("22P02", "invalid input syntax for type integer: \"\""))),
+            (SqlType::SmallInt, "70000", Err(("22003", "value \"70000\" is out of range for type smallint"))),
+            (SqlType::Boolean, "ye", Ok("t")),
+            (SqlType::Bytea, "a\\\\\\\\b", Ok("\\x615c62")),
+            (SqlType::Varchar(Some(3)), "abc  ", Ok("abc")),
+            (SqlType::Varchar(Some(3)), "abcd", Err(("22001", "value too long for type character varying(3)"))),
+            (SqlType::Char(Some(2)), "abc", Err(("22001", "value too long for type character(2)"))),
+            (SqlType::Numeric(Some((5, 2))), "1234", Err(("22003", "numeric field overflow"))),
+            (SqlType::Date, "2024-13-45", Err(("22008", "date/time field value out of range: \"2024-13-45\""))),
+            (SqlType::Uuid, "bad", Err(("22P02", "invalid input syntax for type uuid: \"bad\""))),
+            (
+                SqlType::array_of(SqlType::Integer),
+                "{1,x}",
+                Err(("22P02", "invalid input syntax for type integer: \"x\"")),
+            ),
+        ];
+        for (sql_type, text, expected) in cases {
+            let schema = Arc::new(Schema::new(vec![sql_type.field("a", true)]));
+            let line = format!("{text}\n");
+            let found = CopyDecoder::new(options(CopyFormat::Text), schema.clone()).feed(line.as_bytes(), true);
+            match (found, expected) {
+                (Ok(found), Ok(shown)) if *schema.field(0).data_type() != DataType::Utf8View => {
+                    let printer = diligence_db::Printer::new(found[0].column(0), &sql_type, Zone::UTC).unwrap();
+                    assert_eq!(printer.texts().value(0), shown, "{sql_type} {text}");
+                }
+                // Its end is cut off where it is stored.
+                (Ok(found), Ok(shown)) => {
+                    let texts = found[0].column(0).as_any().downcast_ref::<StringViewArray>().unwrap();
+                    assert_eq!(texts.value(0).trim_end(), shown);
+                }
+                (Err(error), Err((code, message))) => {
+                    assert_eq!((error.code(), error.message()), (Some(code), message), "{sql_type}");
+                }
+                (found, _) => panic!("{sql_type} {text}: {found:?}"),
+            }
+            // The same rows are left out where errors are ignored.
+            let ignoring = CopyOptions { ignores_errors: true, ..options(CopyFormat::Text) };
+            let mut decoder = CopyDecoder::new(ignoring, schema);
+            let rows = decoder.feed(line.as_bytes(), true).unwrap();
+            let rows = rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+            assert_eq!((rows, decoder.skipped()), if expected.is_ok() { (1, 0) } else { (0, 1) }, "{sql_type} {text}");
+        }
     }
 
     #[test]

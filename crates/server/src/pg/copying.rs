@@ -181,7 +181,8 @@ impl PgSession {
                 None
             }
         };
-        let mut decoder = CopyDecoder::new(copy.options.clone(), schema).in_zone(self.session.time_zone());
+        let decoder = CopyDecoder::new(copy.options.clone(), schema).in_zone(self.session.time_zone());
+        let mut decoder = decoder.of_table(&copy.table);
         let mut taken = BytesMut::new();
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
