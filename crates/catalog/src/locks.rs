@@ -658,7 +658,7 @@ impl State {
 
     fn add_advisory(&mut self, owner: LockOwner, key: AdvisoryKey, way: AdvisoryLock) {
         let AdvisoryLock { is_shared, is_lasting } = way;
-        let layer = if is_lasting { 0 } else { self.layer_used(owner) };
+        let layer = if is_lasting { 0 } else { self.layer_of_number(owner) };
         let new = AdvisoryHold { owner, is_shared, is_lasting, layer, count: 1 };
         let holds = self.advisory.entry(key).or_default();
         match holds.iter_mut().find(|hold| is_same_hold(hold, &new)) {

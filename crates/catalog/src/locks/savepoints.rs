@@ -27,6 +27,8 @@ pub(super) struct Marks {
     marks: Vec<(u64, Weak<u64>)>,
     /// Whether anything was taken since the last one.
     is_used: bool,
+    /// Whether numbers of applications were taken behind any.
+    has_numbers: bool,
 }
 
 impl Marks {
@@ -85,6 +87,15 @@ impl State {
         })
     }
 
+    /// The layer of a number that an owner takes until its transaction ends.
+    pub(super) fn layer_of_number(&mut self, owner: LockOwner) -> u64 {
+        let layer = self.layer_used(owner);
+        if let Some(marks) = self.marks.get_mut(&owner) {
+            marks.has_numbers = true;
+        }
+        layer
+    }
+
     /// Frees the layers of an owner from one on; the tables of which it had something there.
     pub(super) fn free_layers(&mut self, owner: LockOwner, from: u64) -> HashSet<ObjectId> {
         let mut freed = HashSet::new();
@@ -115,11 +126,15 @@ impl State {
             // What lies in the layer before may have been taken behind its mark.
             let before = marks.layer();
             marks.is_used = true;
+            let has_numbers = marks.has_numbers;
             for table in self.of_owners.get(&owner).into_iter().flatten() {
                 let Some(holders) = self.tables.get_mut(table) else { continue };
                 if let Some(held) = holders.remove(&(owner, layer)) {
                     holders.entry((owner, before)).or_default().take_over(held);
                 }
+            }
+            if !has_numbers {
+                continue;
             }
             let mut holds = self.advisory.values_mut().flatten();
             while let Some(hold) = holds.find(|hold| hold.owner == owner && hold.layer == layer) {
