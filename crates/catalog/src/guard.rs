@@ -232,6 +232,18 @@ impl Catalog {
         Ok(LockGuard((!may_pass).then(|| (self.locks().clone(), by))))
     }
 
+    /// Fails with code 40001 if others have changed one of these tables since the transaction's statement began, so that
+    /// it does not see all of the rows.
+    pub fn check_all_seen(&self, tables: &[ObjectRef]) -> Result<()> {
+        let Some(inside) = self.inside() else { return Ok(()) };
+        let (start, newest) = (inside.start.lock().clone(), inside.base.newest());
+        let version = |root: &Root, table: &ObjectRef| root.get(&table.name).map(|object| (object.id, object.version));
+        match tables.iter().all(|table| version(&start, table) == version(&newest, table)) {
+            true => Ok(()),
+            false => Err(conflict()),
+        }
+    }
+
     /// Which of some rows the transaction has itself taken away. Fails with code 42P01 if the table is gone.
     pub fn own_taken(&self, table: &ObjectRef, rows: impl Iterator<Item = i64>) -> Result<HashSet<i64>> {
         let Some(inside) = self.inside() else { return Ok(HashSet::new()) };

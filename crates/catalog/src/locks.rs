@@ -19,6 +19,10 @@
 //! transactions pass them ([`Locks::settle`]), as they can be kept only after it. So those that want one row wait for
 //! each other's statements, not for the disk ("pre-committed" transactions: DeWitt and others, *Implementation
 //! Techniques for Main Memory Database Systems*, SIGMOD 1984).
+//!
+//! What a transaction has taken behind a savepoint is free when it goes back to it ([`savepoints`]).
+
+mod savepoints;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::Pin;
@@ -30,6 +34,8 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use parking_lot::Mutex;
 
+pub use self::savepoints::LockMark;
+use self::savepoints::{Holders, Marks, is_same_hold};
 use crate::position::LogPosition;
 
 /// Who has locks: a transaction, or a session outside of one.
@@ -231,7 +237,7 @@ pub struct Locks {
 
 #[derive(Debug, Default)]
 struct State {
-    tables: HashMap<ObjectId, BTreeMap<LockOwner, Held>>,
+    tables: HashMap<ObjectId, Holders>,
     /// The tables of which an owner has something.
     of_owners: HashMap<LockOwner, HashSet<ObjectId>>,
     advisory: BTreeMap<AdvisoryKey, Vec<AdvisoryHold>>,
@@ -239,6 +245,8 @@ struct State {
     waiting: BTreeMap<LockOwner, Waiting>,
     /// Owners whose changes are in the log, and where.
     settling: HashMap<LockOwner, LogPosition>,
+    /// Of owners that have made some.
+    marks: HashMap<LockOwner, Marks>,
     next_ticket: u64,
 }
 
@@ -259,6 +267,8 @@ struct AdvisoryHold {
     is_shared: bool,
     /// Whether it stays when the transaction ends.
     is_lasting: bool,
+    /// Behind which mark it was taken; 0 for one that stays.
+    layer: u64,
     /// How often it is to be given back.
     count: usize,
 }
@@ -466,6 +476,7 @@ impl Locks {
         let mut state = self.state.lock();
         state.waiting.remove(&owner);
         state.settling.remove(&owner);
+        state.marks.remove(&owner);
         state.release_tables(owner);
         state.advisory.retain(|_, holds| {
             holds.retain(|hold| hold.owner != owner);
@@ -479,6 +490,7 @@ impl Locks {
         let mut state = self.state.lock();
         state.waiting.remove(&owner);
         state.settling.remove(&owner);
+        state.marks.remove(&owner);
         let mut freed = HashSet::new();
         state.advisory.retain(|key, holds| {
             let before = holds.len();
@@ -498,7 +510,7 @@ impl Locks {
     /// Whether anybody else has something of a table.
     pub fn has_others(&self, owner: LockOwner, table: ObjectId) -> bool {
         let state = self.state.lock();
-        state.tables.get(&table).is_some_and(|holders| holders.keys().any(|other| *other != owner))
+        state.tables.get(&table).is_some_and(|holders| holders.keys().any(|(other, _)| *other != owner))
     }
 
     /// Gives back what the owner has of tables; it waits for what it waits for.
@@ -537,7 +549,8 @@ impl Locks {
         let state = self.state.lock();
         let mut shown = Vec::new();
         for (table, holders) in &state.tables {
-            for (owner, held) in holders {
+            let first_of_table = shown.len();
+            for ((owner, _), held) in holders {
                 let granted = |kind, mode: String, count| ShownLock {
                     owner: *owner,
                     kind,
@@ -558,6 +571,7 @@ impl Locks {
                     shown.push(granted("key", mode.to_owned(), keys.len()));
                 }
             }
+            join_layers(&mut shown, first_of_table);
         }
         let advisory_mode = |is_shared| if is_shared { "ShareLock" } else { "ExclusiveLock" }.to_owned();
         for (key, holds) in &state.advisory {
@@ -614,7 +628,7 @@ impl State {
         let mut passed = 0;
         let Some(holders) = self.tables.get(&request.table) else { return Ok(passed) };
         let rows = unsigned(request.rows);
-        for (other, held) in holders.iter().filter(|(other, _)| **other != owner) {
+        for ((other, _), held) in holders.iter().filter(|((other, _), _)| *other != owner) {
             let Some(wanted) = held.excludes(request, &rows) else { continue };
             match self.settling.get(other).filter(|_| request.may_pass) {
                 Some(position) => passed = passed.max(*position),
@@ -626,7 +640,8 @@ impl State {
 
     fn add(&mut self, owner: LockOwner, request: &LockRequest<'_>) {
         self.of_owners.entry(owner).or_default().insert(request.table);
-        let held = self.tables.entry(request.table).or_default().entry(owner).or_default();
+        let layer = self.layer_used(owner);
+        let held = self.tables.entry(request.table).or_default().entry((owner, layer)).or_default();
         if !held.modes.contains(&request.mode) {
             held.modes.push(request.mode);
         }
@@ -643,25 +658,17 @@ impl State {
 
     fn add_advisory(&mut self, owner: LockOwner, key: AdvisoryKey, way: AdvisoryLock) {
         let AdvisoryLock { is_shared, is_lasting } = way;
+        let layer = if is_lasting { 0 } else { self.layer_of_number(owner) };
+        let new = AdvisoryHold { owner, is_shared, is_lasting, layer, count: 1 };
         let holds = self.advisory.entry(key).or_default();
-        let is_it = |hold: &&mut AdvisoryHold| {
-            hold.owner == owner && hold.is_shared == is_shared && hold.is_lasting == is_lasting
-        };
-        match holds.iter_mut().find(is_it) {
+        match holds.iter_mut().find(|hold| is_same_hold(hold, &new)) {
             Some(hold) => hold.count += 1,
-            None => holds.push(AdvisoryHold { owner, is_shared, is_lasting, count: 1 }),
+            None => holds.push(new),
         }
     }
 
     fn release_tables(&mut self, owner: LockOwner) {
-        for table in self.of_owners.remove(&owner).unwrap_or_default() {
-            if let Some(holders) = self.tables.get_mut(&table) {
-                holders.remove(&owner);
-                if holders.is_empty() {
-                    self.tables.remove(&table);
-                }
-            }
-        }
+        self.free_layers(owner, 0);
     }
 
     /// Puts an owner into the queue behind another one; the error that says so.
@@ -802,6 +809,21 @@ pub const MUST_WAIT: &str = "must wait";
 fn busy() -> Error {
     let error = Error::input("another transaction has changed or locked what the statement would change");
     error.with_code(MUST_WAIT).with_hint("run the statement again when that transaction has ended")
+}
+
+/// Makes one of the locks that an owner has of a table in the same way, from a place on.
+fn join_layers(shown: &mut Vec<ShownLock>, from: usize) {
+    let mut joined = Vec::<ShownLock>::new();
+    for lock in shown.drain(from..) {
+        let is_it =
+            |other: &&mut ShownLock| (other.owner, other.kind, &other.mode) == (lock.owner, lock.kind, &lock.mode);
+        match joined.iter_mut().find(is_it) {
+            Some(other) if lock.kind == "relation" => other.count = 1,
+            Some(other) => other.count += lock.count,
+            None => joined.push(lock),
+        }
+    }
+    shown.append(&mut joined);
 }
 
 fn deadlock() -> Error {

@@ -203,7 +203,9 @@ pub(crate) fn refers_well(
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let values = lookup.reader.values_of(&columns, batch.num_rows())?;
         for row in 0..batch.num_rows() {
-            if own.iter().any(|column| column.is_null(row)) || lookup.finds(&values, row)? {
+            let nulls = own.iter().filter(|column| column.is_null(row)).count();
+            let is_mixed = reference.is_full && (1..own.len()).contains(&nulls);
+            if !is_mixed && (nulls > 0 || lookup.finds(&values, row)?) {
                 continue;
             }
             let shown = key_of(&reference.name, &reference.columns);
@@ -212,7 +214,10 @@ pub(crate) fn refers_well(
                 "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
                 object.name.name, reference.name
             );
-            let detail = format!("Key {shown} is not present in table \"{}\".", referred.name.name);
+            let detail = match is_mixed {
+                true => "MATCH FULL does not allow mixing of null and nonnull key values.".to_owned(),
+                false => format!("Key {shown} is not present in table \"{}\".", referred.name.name),
+            };
             return Err(violation(message, detail, object, reference));
         }
     }

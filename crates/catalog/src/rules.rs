@@ -226,6 +226,8 @@ pub struct Reference {
     pub deferral: Deferral,
     /// Of those that refer, the columns that ON DELETE SET NULL and SET DEFAULT change; all of them if none is named.
     pub set_columns: Vec<String>,
+    /// Whether either all of those that refer are NULL or none (MATCH FULL).
+    pub is_full: bool,
 }
 
 impl Reference {

@@ -294,6 +294,11 @@ impl SessionCatalogs {
         self.inside.read().as_ref().map(|inside| inside.transaction.mark())
     }
 
+    /// The same, with the locks: going back to it frees those that were taken since.
+    pub fn savepoint(&self) -> Option<TransactionMark> {
+        self.inside.read().as_ref().map(|inside| inside.transaction.savepoint())
+    }
+
     /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when the
     /// transaction ends, or after each statement. Changes nothing outside of one. Fails with code 42704 if there is no
     /// constraint of a name, 42809 if it is not deferrable, 23503 or 23505 if the rows break one now.
@@ -333,7 +338,7 @@ impl SessionCatalogs {
         }
     }
 
-    /// Takes back the changes of the transaction since a mark of it.
+    /// Takes back the changes of the transaction since a mark of it, and its locks, if that is a savepoint.
     pub fn back_to(&self, mark: &TransactionMark) {
         if let Some(inside) = &*self.inside.read() {
             inside.transaction.back_to(mark);

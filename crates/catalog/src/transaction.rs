@@ -29,7 +29,7 @@ use crate::carried::Carried;
 use crate::catalog::{Inside, objects_mut, put};
 use crate::deferred::DeferredConstraints;
 use crate::journal::{Entry, LogPosition, Staged};
-use crate::locks::LockOwner;
+use crate::locks::{LockMark, LockOwner};
 use crate::moved::{MovedMark, MovedRows};
 use crate::pieces::{Piece, PieceRows, conflict};
 use crate::references::{self, ChangedTable, Followed};
@@ -68,6 +68,8 @@ pub struct TransactionMark {
     own: Arc<Root>,
     deferred: DeferredConstraints,
     moved: MovedMark,
+    /// Its locks; `None` where they stay all the same.
+    locks: Option<LockMark>,
 }
 
 impl PartialEq for TransactionMark {
@@ -166,11 +168,16 @@ impl Transaction {
         &self.own
     }
 
-    /// What has been changed up to now.
+    /// What has been changed up to now. Going back to it frees no lock.
     pub fn mark(&self) -> TransactionMark {
         let start = self.start.lock().clone();
         let (deferred, moved) = (self.deferred.lock().clone(), self.moved.lock().mark());
-        TransactionMark { start, own: self.own.snapshot().0, deferred, moved }
+        TransactionMark { start, own: self.own.snapshot().0, deferred, moved, locks: None }
+    }
+
+    /// What has been changed up to now. Going back to it frees the locks that were taken since.
+    pub fn savepoint(&self) -> TransactionMark {
+        TransactionMark { locks: Some(self.base.locks().mark(self.owner)), ..self.mark() }
     }
 
     /// Whether it has changed anything.
@@ -184,6 +191,9 @@ impl Transaction {
         *self.deferred.lock() = mark.deferred.clone();
         self.moved.lock().back_to(mark.moved);
         self.own.become_root(mark.own.clone());
+        if let Some(locks) = &mark.locks {
+            self.base.locks().back_to(self.owner, locks);
+        }
     }
 
     /// Whether its end waits for a disk.

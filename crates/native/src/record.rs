@@ -25,6 +25,8 @@ use crate::bytes::{Decoder, Encoder};
 
 /// Where, in the byte of an action, it says when its reference is looked at.
 const DEFERRAL_SHIFT: u32 = 4;
+/// What is set in the byte of ON UPDATE of a reference that matches in full.
+const MATCH_FULL: u8 = 8;
 
 /// One record. Rows come before the record that uses them, under the number of their statement.
 #[derive(Debug)]
@@ -536,7 +538,8 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         encoder.number(reference.table.0);
         encode_texts(encoder, &reference.referred);
         let deferral = encoded_deferral(reference.deferral);
-        for action in [reference.on_delete, reference.on_update] {
+        let full = if reference.is_full { MATCH_FULL } else { 0 };
+        for (action, full) in [(reference.on_delete, 0), (reference.on_update, full)] {
             let action = match action {
                 ReferenceAction::Refuse => 0,
                 ReferenceAction::Cascade => 1,
@@ -544,7 +547,7 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
                 ReferenceAction::Restrict => 3,
                 ReferenceAction::SetDefault => 4,
             };
-            encoder.byte(action | deferral);
+            encoder.byte(action | full | deferral);
         }
     }
 }
@@ -785,19 +788,22 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
     for _ in 0..decoder.count()? {
         let (name, columns, table) = (decoder.text()?, decode_texts(decoder)?, ObjectId(decoder.number()?));
         let referred = decode_texts(decoder)?;
-        let ((on_delete, deferral), (on_update, _)) = (decode_action(decoder)?, decode_action(decoder)?);
+        let ((on_delete, deferral, _), (on_update, _, is_full)) = (decode_action(decoder)?, decode_action(decoder)?);
         let set_columns = set.remove(&name).unwrap_or_default();
-        let reference = Reference { name, columns, table, referred, on_delete, on_update, deferral, set_columns };
+        let reference =
+            Reference { name, columns, table, referred, on_delete, on_update, deferral, set_columns, is_full };
         rules.references.push(reference);
     }
     Ok(rules)
 }
 
-fn decode_action(decoder: &mut Decoder<'_>) -> Result<(ReferenceAction, Deferral)> {
+/// An action, when its reference is held against the rows, and whether that matches in full.
+fn decode_action(decoder: &mut Decoder<'_>) -> Result<(ReferenceAction, Deferral, bool)> {
     let byte = decoder.byte()?;
     let unknown = || Error::file(format!("an action of kind {byte} is not known to this version"));
     let (action, deferral) = decoded_deferral(byte).ok_or_else(unknown)?;
-    let action = match action {
+    let is_full = action & MATCH_FULL != 0;
+    let action = match action & !MATCH_FULL {
         0 => ReferenceAction::Refuse,
         1 => ReferenceAction::Cascade,
         2 => ReferenceAction::SetNull,
@@ -805,7 +811,7 @@ fn decode_action(decoder: &mut Decoder<'_>) -> Result<(ReferenceAction, Deferral
         4 => ReferenceAction::SetDefault,
         _ => return Err(unknown()),
     };
-    Ok((action, deferral))
+    Ok((action, deferral, is_full))
 }
 
 fn decode_texts(decoder: &mut Decoder<'_>) -> Result<Vec<String>> {

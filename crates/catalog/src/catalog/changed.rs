@@ -96,6 +96,20 @@ impl Catalog {
     /// 0A000 if one is referred to by another table that is not among them and not `cascade`.
     pub fn truncate(&self, tables: &[ObjectRef], restarts: bool, cascade: bool) -> Result<()> {
         let newest = self.newest();
+        for table in &self.emptied_with(tables, cascade)? {
+            let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace: true };
+            self.change_rows(table, &[], entry, |present| present.without_rows(self.next_table_version()))?;
+            for sequence in newest.owned_by(table.id).iter().filter(|_| restarts) {
+                self.restart(&sequence.reference())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables that lose their rows with these: those that refer to them, and to those. Fails with code 0A000 if
+    /// there are others than these, and not `cascade`.
+    pub fn emptied_with(&self, tables: &[ObjectRef], cascade: bool) -> Result<Vec<ObjectRef>> {
+        let newest = self.newest();
         let mut all = tables.to_vec();
         let mut next = 0;
         while next < all.len() {
@@ -116,14 +130,7 @@ impl Catalog {
                 return Err(error.with_code("0A000").with_detail(detail).with_hint(hint));
             }
         }
-        for table in &all {
-            let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace: true };
-            self.change_rows(table, &[], entry, |present| present.without_rows(self.next_table_version()))?;
-            for sequence in newest.owned_by(table.id).iter().filter(|_| restarts) {
-                self.restart(&sequence.reference())?;
-            }
-        }
-        Ok(())
+        Ok(all)
     }
 
     fn numbers_of(&self, table: &ObjectRef) -> Result<Vec<i64>> {

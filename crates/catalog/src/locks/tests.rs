@@ -126,3 +126,59 @@ fn who_waits_for_each_other_is_told() {
     assert!(locks.release_advisory(b, two, false) && !locks.release_advisory(b, two, false));
     assert!(is_ready(&mut waits) && locks.try_advisory(a, one, alone));
 }
+
+#[test]
+fn going_back_to_a_mark_frees_what_was_taken_behind_it() {
+    let locks = Arc::new(Locks::default());
+    let [a, b] = std::array::from_fn(|_| locks.new_owner());
+    let is_free = |row: i64| {
+        let is_free = locks.try_take(b, &rows(&[row])).is_some();
+        locks.end_transaction(b);
+        is_free
+    };
+    let free = |rows: &[i64]| rows.iter().map(|row| is_free(*row)).collect::<Vec<_>>();
+    locks.take(a, &rows(&[1])).unwrap();
+    let first = locks.mark(a);
+    locks.take(a, &rows(&[1, 2])).unwrap();
+    let second = locks.mark(a);
+    locks.take(a, &rows(&[3])).unwrap();
+    assert_eq!(code(locks.take(b, &rows(&[3]))), Some(MUST_WAIT));
+    let mut waits = locks.wait(b).unwrap();
+    assert!(!is_ready(&mut waits));
+    locks.back_to(a, &second);
+    assert!(is_ready(&mut waits));
+    assert_eq!(free(&[1, 2, 3]), [false, false, true]);
+    // One can go back to it again, and to the one before it.
+    locks.take(a, &rows(&[3])).unwrap();
+    locks.back_to(a, &second);
+    assert_eq!(free(&[3]), [true]);
+    locks.back_to(a, &first);
+    assert_eq!(free(&[1, 2]), [false, true]);
+    // What lies behind a mark that is forgotten lies behind the one before it.
+    locks.take(a, &rows(&[2])).unwrap();
+    let (third, advisory) = (locks.mark(a), AdvisoryLock { is_shared: false, is_lasting: false });
+    locks.take(a, &rows(&[4])).unwrap();
+    locks.take_advisory(a, AdvisoryKey::One(1), advisory).unwrap();
+    locks.take_advisory(a, AdvisoryKey::One(2), AdvisoryLock { is_lasting: true, ..advisory }).unwrap();
+    drop((second, third));
+    let fourth = locks.mark(a);
+    locks.take(a, &rows(&[5])).unwrap();
+    let shown = locks.shown().into_iter().filter(|lock| lock.kind == "tuple").map(|lock| (lock.owner, lock.count));
+    assert_eq!(shown.collect::<Vec<_>>(), [(a, 4)]);
+    locks.back_to(a, &fourth);
+    assert_eq!(free(&[1, 2, 4, 5]), [false, false, false, true]);
+    locks.back_to(a, &first);
+    assert_eq!(free(&[1, 2, 4, 5]), [false, true, true, true]);
+    assert!(locks.try_advisory(b, AdvisoryKey::One(1), advisory));
+    assert!(!locks.try_advisory(b, AdvisoryKey::One(2), advisory));
+    // Many savepoints, one after the other, leave one layer.
+    for row in 10..200 {
+        drop(locks.mark(a));
+        locks.take(a, &rows(&[row])).unwrap();
+    }
+    drop(locks.mark(a));
+    assert!(locks.state.lock().tables[&T].len() <= 3);
+    locks.end_transaction(a);
+    assert_eq!(free(&[1, 2, 4, 5, 10, 199]), [true; 6]);
+    assert!(locks.state.lock().marks.is_empty());
+}

@@ -422,7 +422,8 @@ fn what_indexes_and_references_were_declared_with_is_kept() {
         let database = open(folder.path());
         for sql in [
             "CREATE TABLE p (a INT, b INT, PRIMARY KEY (a, b), UNIQUE (b) INCLUDE (a))",
-            "CREATE TABLE t (a INT, b INT, c TEXT, CONSTRAINT r FOREIGN KEY (a, b) REFERENCES p ON DELETE SET NULL (b))",
+            "CREATE TABLE t (a INT, b INT, c TEXT, \
+             CONSTRAINT r FOREIGN KEY (a, b) REFERENCES p MATCH FULL ON DELETE SET NULL (b))",
             "CREATE INDEX i ON t (a DESC, c text_pattern_ops) INCLUDE (b) WITH (fillfactor = 70)",
             "COMMENT ON COLUMN t.a IS 'a comment'",
             "COMMENT ON INDEX i IS 'of t'",
@@ -439,7 +440,8 @@ fn what_indexes_and_references_were_declared_with_is_kept() {
     let index =
         "CREATE INDEX i ON public.t USING btree (a DESC, c text_pattern_ops) INCLUDE (b) WITH (fillfactor='70')";
     assert_eq!(before[0][0], [index]);
-    assert_eq!(before[1].last().unwrap(), &["FOREIGN KEY (a, b) REFERENCES p(a, b) ON DELETE SET NULL (b)"]);
+    let reference = "FOREIGN KEY (a, b) REFERENCES p(a, b) MATCH FULL ON DELETE SET NULL (b)";
+    assert_eq!(before[1].last().unwrap(), &[reference]);
     let database = open(folder.path());
     assert_eq!(questions.map(|question| table(&database, question)), before);
     let comments = "SELECT classoid, description FROM pg_description ORDER BY description";

@@ -337,7 +337,8 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let is_it = |(_, key): &(usize, &Key)| key.refers_to(&reference.referred);
             let index = referred.keys().find(is_it).map_or(0.into(), |(place, _)| referred.number(Kind::Index, place));
             let number = of.number(Kind::Reference, place);
-            let actions = [action(reference.on_update), action(reference.on_delete), "s"];
+            let matches = if reference.is_full { "f" } else { "s" };
+            let actions = [action(reference.on_update), action(reference.on_delete), matches];
             let mut cells = row(number, &reference.name, "f", index, referred.object.oid(), actions);
             cells[DEFERRABLE] = reference.is_deferrable().into();
             cells[DEFERRABLE + 1] = (reference.deferral == Deferral::Deferred).into();

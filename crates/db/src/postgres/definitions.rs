@@ -152,9 +152,10 @@ pub(crate) fn reference_definition(reference: &Reference, referred: &str) -> Str
     let set = &reference.set_columns;
     let set = if set.is_empty() { String::new() } else { format!(" ({})", list(set)) };
     format!(
-        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}{}{}",
+        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}{}{}{}",
         list(&reference.columns),
         list(&reference.referred),
+        if reference.is_full { " MATCH FULL" } else { "" },
         action("UPDATE", reference.on_update),
         action("DELETE", reference.on_delete),
         set,

@@ -259,4 +259,24 @@ mod tests {
             assert_eq!(count(&session), 50_000);
         }
     }
+
+    #[test]
+    fn texts_that_are_sent_are_no_longer_than_their_columns() {
+        let database = Database::open(DatabaseOptions::default()).unwrap();
+        let session = database.session();
+        session.execute("CREATE TABLE t (a VARCHAR(3), b CHAR(3), c VARCHAR(3) COLLATE \"C\")").unwrap();
+        for column in ["a", "b", "c"] {
+            let columns = [column.to_owned()];
+            let send = |text: &str| {
+                let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values([text]));
+                session.append(None, "t", &columns, &[RecordBatch::try_from_iter([(column, texts)]).unwrap()])
+            };
+            assert_eq!(send("abcd").unwrap_err().code(), Some("22001"), "{column}");
+            assert_eq!((send("abc  ").unwrap(), send("a").unwrap()), (1, 1));
+        }
+        let shown = "SELECT count(*) FROM t WHERE length(a) <= 3 AND octet_length(a) <= 3 OR octet_length(b) = 3 \
+                     OR octet_length(c) <= 3";
+        let rows = session.execute(shown).unwrap().collect().unwrap();
+        assert_eq!((rows[0].column(0).as_primitive::<Int64Type>().value(0), count(&session)), (6, 6));
+    }
 }

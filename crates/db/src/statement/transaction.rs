@@ -85,13 +85,13 @@ impl Session {
 
     /// What the transaction has changed up to now; `None` outside of one.
     pub fn transaction_mark(&self) -> Option<SessionMark> {
-        let names = self.planner().catalogs().mark()?;
+        let names = self.planner().catalogs().savepoint()?;
         let said = self.said().count();
         let put_off = self.put_off().mark();
         Some(self.remembered().mark(names, said, put_off))
     }
 
-    /// Takes back what the transaction has changed since.
+    /// Takes back what the transaction has changed since, and gives back what it has locked.
     pub fn back_to(&self, mark: &SessionMark) {
         self.said().back_to(mark.said);
         self.put_off().back_to(mark.put_off);
@@ -315,6 +315,29 @@ mod tests {
     }
 
     #[test]
+    fn truncate_takes_all_rows_or_fails_and_waits_for_those_who_change_what_goes_along() {
+        let database = Database::in_memory().unwrap();
+        let (ann, bob) = (database.session(), database.session());
+        run(&ann, &["CREATE TABLE t (a BIGINT PRIMARY KEY)", "CREATE TABLE u (a BIGINT REFERENCES t)"]);
+        run(&ann, &["INSERT INTO t VALUES (1), (2)", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT * FROM t"]);
+        run(&bob, &["INSERT INTO t VALUES (3)"]);
+        assert_eq!(code(&ann, "TRUNCATE t CASCADE"), "40001");
+        run(&ann, &["ROLLBACK", "BEGIN", "SELECT * FROM t"]);
+        run(&bob, &["INSERT INTO t VALUES (4)"]);
+        run(&ann, &["TRUNCATE t CASCADE", "COMMIT"]);
+        assert_eq!(one(&bob, SUM), 0);
+        for begins in [true, false] {
+            run(&bob, &["INSERT INTO t VALUES (1)", "BEGIN", "INSERT INTO u VALUES (1)"]);
+            run(&ann, if begins { &["BEGIN"] } else { &[] });
+            let waits = waits(&ann, "TRUNCATE t CASCADE");
+            run(&bob, &["COMMIT"]);
+            waits.join().unwrap().unwrap();
+            run(&ann, if begins { &["COMMIT"] } else { &[] });
+            assert_eq!(one(&bob, SUM) + one(&bob, "SELECT count(*) FROM u"), 0);
+        }
+    }
+
+    #[test]
     fn rows_are_locked_by_select_and_who_waits_for_each_other_is_told() {
         let database = Database::in_memory().unwrap();
         let (ann, bob, carl) = (database.session(), database.session(), database.session());
@@ -345,6 +368,16 @@ mod tests {
         run(&ann, &["COMMIT"]);
         bob_waits.join().unwrap().unwrap();
         carl_waits.join().unwrap().unwrap();
+        // What was taken behind a savepoint is free when the block goes back to it; what was there before is not.
+        run(&ann, &["BEGIN", "UPDATE jobs SET done = false WHERE id = 1", "SAVEPOINT s"]);
+        run(&ann, &["UPDATE jobs SET done = false WHERE id = 2", "SELECT pg_advisory_xact_lock(8)"]);
+        let bob_waits = waits(&bob, "UPDATE jobs SET done = true WHERE id = 2");
+        let carl_waits = waits(&database.session(), "SELECT pg_advisory_lock(8)");
+        run(&ann, &["ROLLBACK TO s"]);
+        bob_waits.join().unwrap().unwrap();
+        carl_waits.join().unwrap().unwrap();
+        assert_eq!(code(&carl, "UPDATE jobs SET done = true WHERE id = 1"), "55P03");
+        run(&ann, &["COMMIT"]);
         // One that is cancelled while it waits does not go on.
         run(&ann, &["BEGIN", "DELETE FROM jobs"]);
         let mut result = bob.start("UPDATE jobs SET done = false").unwrap();

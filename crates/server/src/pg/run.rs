@@ -328,6 +328,7 @@ impl PgSession {
         if self.block == Block::Open {
             let error = Error::input("there is a transaction already").with_code("25001");
             self.outbox.put(notice("WARNING", &error));
+            self.set_mode(mode)?;
         } else {
             let isolation = mode.isolation.unwrap_or_else(|| self.settings.isolation());
             self.open_block(isolation, mode.writes.unwrap_or_else(|| !self.settings.is_read_only()))?;
@@ -417,6 +418,13 @@ impl PgSession {
             let error = Error::input("SET TRANSACTION can only be used in transaction blocks");
             self.outbox.put(notice("WARNING", &error.with_code("25P01")));
         }
+        self.set_mode(mode)?;
+        self.complete("SET");
+        Ok(())
+    }
+
+    /// Changes how the transaction is. Fails with code 25001 if it is too late for that.
+    fn set_mode(&mut self, mode: TransactionMode) -> Outcome {
         let is_late = self.block != Block::None && self.has_seen;
         if is_late && mode.isolation.is_some_and(|isolation| isolation != self.isolation) {
             let error = Error::input("SET TRANSACTION ISOLATION LEVEL must be called before any query");
@@ -433,7 +441,6 @@ impl PgSession {
         if let Some(writes) = mode.writes.filter(|_| self.block != Block::None) {
             self.writes = writes;
         }
-        self.complete("SET");
         Ok(())
     }
 

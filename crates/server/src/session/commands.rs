@@ -127,21 +127,25 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
     let (first, second, third) = (word(0), word(1), word(2));
     let count = tokens.iter().filter(|(token, _)| *token != Token::Symbol(";")).count();
     Ok(Some(match (first.as_str(), second.as_str(), third.as_str()) {
-        ("BEGIN", "WORK" | "TRANSACTION", _) => Command::Begin(mode(&tokens, 2)?),
-        ("BEGIN", ..) => Command::Begin(mode(&tokens, 1)?),
+        ("BEGIN", ..) => Command::Begin(mode(&tokens, behind_noise(&tokens, 1))?),
         ("START", "TRANSACTION", _) => Command::Start(mode(&tokens, 2)?),
         ("COMMIT", "PREPARED", _) | ("ROLLBACK", "PREPARED", _) => return Ok(None),
-        ("COMMIT" | "END", ..) if chains(&tokens) => Command::Chain { commits: true },
+        ("COMMIT" | "END", ..) if chains(&tokens)? => Command::Chain { commits: true },
         ("COMMIT", ..) | ("END", ..) => Command::Commit,
         ("ROLLBACK", "TO", _) => Command::RollbackTo(savepoint(&tokens, 2)?),
         ("ROLLBACK", "TRANSACTION" | "WORK", "TO") => Command::RollbackTo(savepoint(&tokens, 3)?),
-        ("ROLLBACK" | "ABORT", ..) if chains(&tokens) => Command::Chain { commits: false },
+        ("ROLLBACK" | "ABORT", ..) if chains(&tokens)? => Command::Chain { commits: false },
         ("ROLLBACK", ..) | ("ABORT", ..) => Command::Rollback,
-        ("SAVEPOINT", ..) => Command::Savepoint(name(&tokens, 1)?),
+        ("SAVEPOINT", ..) => Command::Savepoint(last_name(&tokens, 1)?),
         ("RELEASE", ..) => Command::Release(savepoint(&tokens, 1)?),
-        ("SET", "TRANSACTION", _) => Command::SetTransaction(mode(&tokens, 2)?),
-        // AS TRANSACTION.
-        ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransactions(mode(&tokens, 5)?),
+        ("SET", "TRANSACTION", "SNAPSHOT") => {
+            let message = "SET TRANSACTION SNAPSHOT is not supported".to_owned();
+            return Err(Refused { message, code: "0A000" });
+        }
+        ("SET", "TRANSACTION", _) => Command::SetTransaction(some_mode(&tokens, 2)?),
+        ("SET", "SESSION", "CHARACTERISTICS") if (word(3), word(4)) == ("AS".into(), "TRANSACTION".into()) => {
+            Command::SetTransactions(some_mode(&tokens, 5)?)
+        }
         // DuckDB's variables are the engine's, and so is what references wait for.
         ("SET" | "RESET", "VARIABLE", _) | ("SET", "CONSTRAINTS", _) => return Ok(None),
         // The role is the one that has logged in.
@@ -173,71 +177,97 @@ pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
     }))
 }
 
-/// What the words behind BEGIN or SET TRANSACTION say, from the one at this place on. Fails with code 42601 at the first
-/// that says nothing.
-fn mode(tokens: &[Placed<'_>], from: usize) -> Result<TransactionMode, Refused> {
-    let words = tokens.iter().skip(from).filter_map(|(token, _)| match token {
-        Token::Symbol("," | ";") => None,
-        Token::Word(word) => Some((*word).to_owned()),
-        Token::Quoted(text, quote) => Some(format!("{quote}{text}{quote}")),
-        Token::Symbol(symbol) => Some((*symbol).to_owned()),
-    });
-    let words = words.collect::<Vec<_>>();
-    let upper = words.iter().map(|word| word.to_ascii_uppercase()).collect::<Vec<_>>();
-    let (mut mode, mut at) = (TransactionMode::default(), 0);
-    while at < words.len() {
-        let word = |place: usize| upper.get(at + place).map_or("", String::as_str);
-        let mut of_level = |isolation, count| {
+/// The place behind WORK or TRANSACTION, which say nothing.
+fn behind_noise(tokens: &[Placed<'_>], at: usize) -> usize {
+    let is_noise = matches!(word_at(tokens, at).as_str(), "WORK" | "TRANSACTION");
+    at + usize::from(is_noise)
+}
+
+/// A word in capitals; empty if there is something else.
+fn word_at(tokens: &[Placed<'_>], at: usize) -> String {
+    match tokens.get(at) {
+        Some((Token::Word(word), _)) => word.to_ascii_uppercase(),
+        _ => String::new(),
+    }
+}
+
+fn is_end(tokens: &[Placed<'_>], at: usize) -> bool {
+    tokens.get(at).is_none_or(|(token, _)| *token == Token::Symbol(";"))
+}
+
+/// What is wrong where something else should be.
+fn unexpected(tokens: &[Placed<'_>], at: usize) -> String {
+    match tokens.get(at).map(|(token, _)| token) {
+        None | Some(Token::Symbol(";")) => "syntax error at end of input".to_owned(),
+        Some(Token::Word(text) | Token::Symbol(text)) => format!("syntax error at or near \"{text}\""),
+        Some(Token::Quoted(text, quote)) => format!("syntax error at or near \"{quote}{text}{quote}\""),
+    }
+}
+
+/// What the words behind BEGIN or SET TRANSACTION say. Fails at others.
+fn mode(tokens: &[Placed<'_>], mut at: usize) -> Result<TransactionMode, String> {
+    let mut mode = TransactionMode::default();
+    while !is_end(tokens, at) {
+        let words: [String; 4] = std::array::from_fn(|next| word_at(tokens, at + next));
+        let mut isolated = |isolation, words| {
             mode.isolation = Some(isolation);
-            Ok(count)
+            words
         };
-        // How many words are taken, or how many make sense before one that does not.
-        let taken = match [word(0), word(1), word(2), word(3)] {
-            ["ISOLATION", "LEVEL", "READ", "COMMITTED" | "UNCOMMITTED"] => of_level(Isolation::ReadCommitted, 4),
-            ["ISOLATION", "LEVEL", "REPEATABLE", "READ"] => of_level(Isolation::RepeatableRead, 4),
-            ["ISOLATION", "LEVEL", "SERIALIZABLE", _] => of_level(Isolation::Serializable, 3),
-            ["READ", access @ ("ONLY" | "WRITE"), ..] => {
-                mode.writes = Some(access == "WRITE");
-                Ok(2)
+        at += match words.each_ref().map(String::as_str) {
+            ["ISOLATION", "LEVEL", "SERIALIZABLE", _] => isolated(Isolation::Serializable, 3),
+            ["ISOLATION", "LEVEL", "REPEATABLE", "READ"] => isolated(Isolation::RepeatableRead, 4),
+            ["ISOLATION", "LEVEL", "READ", "COMMITTED" | "UNCOMMITTED"] => isolated(Isolation::ReadCommitted, 4),
+            ["READ", "ONLY" | "WRITE", ..] => {
+                mode.writes = Some(words[1] == "WRITE");
+                2
             }
-            ["DEFERRABLE", ..] => Ok(1),
-            ["NOT", "DEFERRABLE", ..] => Ok(2),
-            ["SNAPSHOT", ..] => {
-                let message = "SET TRANSACTION SNAPSHOT is not supported".to_owned();
-                return Err(Refused { message, code: "0A000" });
-            }
-            ["ISOLATION", "LEVEL", "READ" | "REPEATABLE", _] => Err(3),
-            ["ISOLATION", "LEVEL", ..] => Err(2),
-            ["ISOLATION" | "READ" | "NOT", ..] => Err(1),
-            _ => Err(0),
+            // Nothing waits for a moment without conflicts.
+            ["DEFERRABLE", ..] => 1,
+            ["NOT", "DEFERRABLE", ..] => 2,
+            ["ISOLATION", "LEVEL", "REPEATABLE" | "READ", _] => return Err(unexpected(tokens, at + 3)),
+            ["ISOLATION", "LEVEL", ..] => return Err(unexpected(tokens, at + 2)),
+            ["ISOLATION" | "READ" | "NOT", ..] => return Err(unexpected(tokens, at + 1)),
+            _ => return Err(unexpected(tokens, at)),
         };
-        match taken {
-            Ok(count) => at += count,
-            Err(count) => {
-                return Err(Refused::from(match words.get(at + count) {
-                    Some(word) => format!("syntax error at or near \"{word}\""),
-                    None => "syntax error at end of input".to_owned(),
-                }));
+        if matches!(tokens.get(at), Some((Token::Symbol(","), _))) {
+            at += 1;
+            if is_end(tokens, at) {
+                return Err(unexpected(tokens, at));
             }
         }
     }
     Ok(mode)
 }
 
-/// Whether COMMIT or ROLLBACK ends with AND CHAIN.
-fn chains(tokens: &[Placed<'_>]) -> bool {
-    let words = tokens.iter().filter_map(|(token, _)| match token {
-        Token::Word(word) => Some(word.to_ascii_uppercase()),
-        _ => None,
-    });
-    let words = words.skip(1).filter(|word| !matches!(word.as_str(), "WORK" | "TRANSACTION")).collect::<Vec<_>>();
-    words == ["AND", "CHAIN"]
+/// The same, where it has to say something.
+fn some_mode(tokens: &[Placed<'_>], at: usize) -> Result<TransactionMode, String> {
+    if is_end(tokens, at) { Err(unexpected(tokens, at)) } else { mode(tokens, at) }
+}
+
+/// Whether COMMIT or ROLLBACK ends with AND CHAIN. Fails at what does not belong to them.
+fn chains(tokens: &[Placed<'_>]) -> Result<bool, String> {
+    let at = behind_noise(tokens, 1);
+    let words: [String; 3] = std::array::from_fn(|next| word_at(tokens, at + next));
+    let (chains, end) = match words.each_ref().map(String::as_str) {
+        ["AND", "CHAIN", _] => (true, at + 2),
+        ["AND", "NO", "CHAIN"] => (false, at + 3),
+        ["AND", "NO", _] => return Err(unexpected(tokens, at + 2)),
+        ["AND", ..] => return Err(unexpected(tokens, at + 1)),
+        _ => (false, at),
+    };
+    if is_end(tokens, end) { Ok(chains) } else { Err(unexpected(tokens, end)) }
+}
+
+/// A name that nothing follows.
+fn last_name(tokens: &[Placed<'_>], at: usize) -> Result<String, String> {
+    let name = name(tokens, at)?;
+    if is_end(tokens, at + 1) { Ok(name) } else { Err(unexpected(tokens, at + 1)) }
 }
 
 /// A name, with or without SAVEPOINT before it.
 fn savepoint(tokens: &[Placed<'_>], at: usize) -> Result<String, String> {
-    let is_word = matches!(tokens.get(at), Some((Token::Word(word), _)) if word.eq_ignore_ascii_case("SAVEPOINT"));
-    name(tokens, if is_word { at + 1 } else { at })
+    let is_word = word_at(tokens, at) == "SAVEPOINT" && !is_end(tokens, at + 1);
+    last_name(tokens, if is_word { at + 1 } else { at })
 }
 
 /// `a.b`, `time zone`, `transaction isolation level`.
@@ -350,6 +380,28 @@ mod tests {
         assert_eq!(found("SAVEPOINT \"A\""), Command::Savepoint("A".into()));
         assert_eq!(found("RELEASE a"), found("RELEASE SAVEPOINT a"));
         assert!(command("SAVEPOINT").is_err() && command("ROLLBACK TO 1").is_err());
+        for (sql, at) in [
+            ("BEGIN IMMEDIATE", "at or near \"IMMEDIATE\""),
+            ("begin isolation level nonsense", "at or near \"nonsense\""),
+            ("BEGIN WORK ISOLATION LEVEL READ;", "at end of input"),
+            ("START TRANSACTION READ ONLY,", "at end of input"),
+            ("BEGIN , READ ONLY", "at or near \",\""),
+            ("SET TRANSACTION", "at end of input"),
+            ("SET TRANSACTION READ NEVER", "at or near \"NEVER\""),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION 'x'", "at or near \"'x'\""),
+            ("COMMIT nonsense", "at or near \"nonsense\""),
+            ("ROLLBACK AND NO", "at end of input"),
+            ("END WORK AND CHAIN 1", "at or near \"1\""),
+            ("SAVEPOINT a b", "at or near \"b\""),
+            ("RELEASE SAVEPOINT a, b", "at or near \",\""),
+        ] {
+            let refused = command(sql).unwrap_err();
+            assert_eq!((refused.message, refused.code), (format!("syntax error {at}"), "42601"), "{sql}");
+        }
+        assert_eq!(command("SET TRANSACTION SNAPSHOT '1-2'").unwrap_err().code, "0A000");
+        let mode = TransactionMode { isolation: Some(Isolation::ReadCommitted), writes: Some(false) };
+        let sql = "BEGIN TRANSACTION READ WRITE NOT DEFERRABLE ISOLATION LEVEL READ UNCOMMITTED, READ ONLY";
+        assert_eq!(found(sql), Command::Begin(mode));
         let set = |name: &str, value: &str| Command::Set(name.into(), value.into(), Lasts::Session);
         assert_eq!(found("SET extra_float_digits = 3"), set("extra_float_digits", "3"));
         assert_eq!(found("SET SESSION statement_timeout TO '5s'"), set("statement_timeout", "5s"));

@@ -101,7 +101,7 @@ pub(super) fn references(snapshot: &SessionSnapshot) -> Vec<Row> {
         for reference in &table.rules().references {
             let mut row = constraint(object, &reference.name);
             row.extend(row! {
-                "match_option": "NONE",
+                "match_option": if reference.is_full { "FULL" } else { "NONE" },
                 "update_rule": action(reference.on_update),
                 "delete_rule": action(reference.on_delete),
             });

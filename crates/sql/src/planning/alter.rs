@@ -653,6 +653,36 @@ impl Around<'_> {
         })
     }
 
+    /// A table without some columns and what stands on them, under other rules.
+    pub(super) fn with_rules_without(
+        &self,
+        object: &Object,
+        table: &NativeTable,
+        columns: &[String],
+        tag: &'static str,
+        change: impl FnOnce(&mut TableRules),
+    ) -> Result<BoundStatement> {
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let mut altered = Altered::new(Declaration::of(object.name.clone(), table), from);
+        altered.cascades = true;
+        for column in columns {
+            let keys = altered.declaration.rules.keys.iter().filter(|key| key.uses(column));
+            for key in keys.cloned().collect::<Vec<_>>() {
+                self.drop_referring(&mut altered, &key, true, object)?;
+            }
+            self.drop_column(&mut altered, &Ident::with_quote('"', column), true)?;
+        }
+        change(&mut altered.declaration.rules);
+        altered.forget_gone();
+        self.check_referred(object, table, &altered)?;
+        let (views, gone) = self.views_after(object, &altered.becomes(table), true)?;
+        if !gone.is_empty() {
+            altered.before.push(Command::drop_views(gone));
+        }
+        altered.also.extend(views);
+        self.altered(object, altered, tag)
+    }
+
     /// A table with other rules, which its rows need not be looked at for.
     pub(super) fn with_rules(
         &self,

@@ -198,11 +198,25 @@ fn sent_field(field: &Field) -> Field {
             | SqlType::Search(_)
             | SqlType::TimeTz,
         ) => SqlType::Text,
-        Some(SqlType::Array(element)) if matches!(**element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
+        // How long a text may be is looked at on its way, too.
+        Some(sql_type) if is_of_length(sql_type) => SqlType::Text,
+        Some(SqlType::Array(element)) if matches!(**element, SqlType::Enum(_)) || is_of_length(element.base()) => {
+            SqlType::array_of(SqlType::Text)
+        }
         Some(other) => return other.field(field.name(), true),
         None => return field.clone().with_nullable(true),
     };
     sent.field(field.name(), true)
+}
+
+/// Whether a type is that of texts of so many characters.
+fn is_of_length(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Collated(one) => is_of_length(&one.base),
+        SqlType::Varchar(length) => length.is_some(),
+        SqlType::Char(_) => true,
+        _ => false,
+    }
 }
 
 /// The value that a column gets of what is sent, by CAST or TRY_CAST.
@@ -221,6 +235,8 @@ fn shown_value(field: &Field, cast: &str) -> String {
         }
         // What is too long for the column is an error, as it is not where a cast names the length.
         Some(SqlType::Bit(_) | SqlType::VarBit(_)) => format!("{cast}({name} AS varbit)"),
+        // So that a condition compares them as the column's values, without the spaces behind them.
+        Some(SqlType::Char(_)) => format!("{cast}({name} AS bpchar)"),
         Some(SqlType::Enum(one)) => format!("{cast}({name} AS {})", of_enum(&one)),
         Some(SqlType::Array(element)) => match element.as_ref() {
             SqlType::Enum(one) => format!("{cast}({name} AS {}[])", of_enum(one)),

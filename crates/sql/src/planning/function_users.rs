@@ -15,16 +15,15 @@ const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
 impl Around<'_> {
     /// The views that go with a function. Fails with 2BP01 if there are any, or a table calls it, and it does not
-    /// `cascade`; and in any case if a generated column calls it. Of several functions of a name it is not told which
-    /// one is called.
+    /// `cascade`. Of several functions of a name it is not told which one is called.
     pub(super) fn callers_of(&self, function: &RelationName, cascade: bool) -> Result<Vec<RelationName>> {
         let shown = function.routine().unwrap_or(&function.name);
         let Some(name) = self.only_of_its_name(function) else { return Ok(vec![]) };
         let catalog = &self.at.snapshot.catalog;
-        let depends = |what: String, hint: &str| {
+        let depends = |what: String| {
             let message = format!("cannot drop function {shown} because other objects depend on it");
             let detail = format!("{what} depends on function {shown}");
-            Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint))
+            Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(HINT))
         };
         let mut views = Vec::new();
         for object in catalog.objects() {
@@ -35,17 +34,13 @@ impl Around<'_> {
                         continue;
                     }
                     if !cascade {
-                        return depends(format!("view {}", object.name), HINT);
+                        return depends(format!("view {}", object.name));
                     }
                     views.push(object.name.clone());
                 }
-                Relation::Native(table) => {
-                    let (caller, hint) = match cascade {
-                        true => (generated_by(table, name), "ALTER TABLE takes away what calls it first"),
-                        false => (caller_in(table, name), HINT),
-                    };
-                    if let Some(caller) = caller {
-                        return depends(format!("{caller} of table {}", object.name), hint);
+                Relation::Native(table) if !cascade => {
+                    if let Some(caller) = caller_in(table, name) {
+                        return depends(format!("{caller} of table {}", object.name));
                     }
                 }
                 _ => {}
@@ -62,6 +57,13 @@ impl Around<'_> {
         let name = shown.split('(').next().unwrap_or(shown);
         (self.at.snapshot.catalog.routines(&function.schema, name).len() <= 1).then_some(name)
     }
+}
+
+/// The columns of a table that are computed by one of these functions.
+pub(super) fn computed_by(rules: &TableRules, functions: &[&str]) -> Vec<String> {
+    let is_called = |value: &Expr| functions.iter().any(|name| calls(value, name));
+    let columns = rules.generated.iter().filter(|(_, value)| is_called(value));
+    columns.map(|(column, _)| column.clone()).collect()
 }
 
 /// Takes away the defaults and conditions of a table that call one of these functions; gives what went.

@@ -216,6 +216,11 @@ fn refused(what: &str) -> Error {
             "UNIQUE refuses equal values; of ranges that overlap, a trigger that looks for one in a SERIALIZABLE \
              transaction"
         }
+        "ALTER SYSTEM" => "settings of a server are given when it starts: --set NAME=VALUE",
+        "ALTER TYPE … ATTRIBUTE" => {
+            "make a type of the new attributes, and have columns be of it: ALTER TABLE … ALTER COLUMN … TYPE … USING \
+             ROW(…)"
+        }
         "INHERIT" => "a view with UNION ALL shows several tables as one; LIKE copies the columns of another",
         "ATTACH PARTITION" | "DETACH PARTITION" => {
             "a table has its fragments in itself: DISTRIBUTED BY RANGE (column) divides its rows"

@@ -416,7 +416,7 @@ impl Around<'_> {
         key: &ast::ForeignKeyConstraint,
     ) -> Result<()> {
         let deferral = deferral(key.characteristics.as_ref())?;
-        refuse_match(key.match_kind, columns.len())?;
+        let is_full = is_full_match(key.match_kind)?;
         if let Some(column) = columns.iter().find(|column| !declaration.has_column(column)) {
             let message = format!("column \"{column}\" referenced in foreign key constraint does not exist");
             return Err(Error::input(message).with_code("42703"));
@@ -507,7 +507,8 @@ impl Around<'_> {
             let message = format!("column \"{column}\" referenced in ON DELETE SET action must be part of foreign key");
             return Err(Error::input(message).with_code("42P10"));
         }
-        let reference = Reference { name, columns, table, referred, on_delete, on_update, deferral, set_columns };
+        let reference =
+            Reference { name, columns, table, referred, on_delete, on_update, deferral, set_columns, is_full };
         declaration.rules.references.push(reference);
         Ok(())
     }
@@ -579,17 +580,14 @@ fn integer_of(bits: u8) -> SqlType {
     }
 }
 
-/// Fails with code 0A000 for a way of matching keys that there is not. FULL means what SIMPLE means for one column.
-fn refuse_match(kind: Option<ast::ConstraintReferenceMatchKind>, columns: usize) -> Result<()> {
+/// Whether the columns of a reference are all NULL or none. Fails with code 0A000 for a way of matching keys that there
+/// is not.
+fn is_full_match(kind: Option<ast::ConstraintReferenceMatchKind>) -> Result<bool> {
     match kind {
         Some(ast::ConstraintReferenceMatchKind::Partial) => {
             Err(Error::unsupported("MATCH PARTIAL not yet implemented").with_code("0A000"))
         }
-        Some(ast::ConstraintReferenceMatchKind::Full) if columns > 1 => {
-            let error = Error::unsupported("MATCH FULL of several columns is not supported").with_code("0A000");
-            Err(error.with_hint("CHECK (num_nulls(a, b) IN (0, 2)) refuses what it would refuse"))
-        }
-        _ => Ok(()),
+        kind => Ok(kind == Some(ast::ConstraintReferenceMatchKind::Full)),
     }
 }
 

@@ -16,7 +16,7 @@ use sqlparser::ast;
 use super::around::Around;
 use super::authority::Words;
 use super::definitions::unwritable;
-use super::function_users::without_calls;
+use super::function_users::{computed_by, without_calls};
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use crate::binder::Bound;
@@ -503,20 +503,26 @@ impl Around<'_> {
             let mut here = here.collect::<Vec<_>>();
             let bound = match &object.relation {
                 Relation::Native(native) => {
-                    let mut left = native.rules().clone();
-                    here.extend(without_calls(&mut left, &names, table));
-                    left.triggers = stay;
+                    let columns = computed_by(native.rules(), &names);
+                    here.extend(columns.iter().map(|column| format!("column {column} of table {table}")));
+                    here.extend(without_calls(&mut native.rules().clone(), &names, table));
                     if here.is_empty() {
                         continue;
                     }
-                    self.with_rules(object, native, TAG, |rules| *rules = left)?
+                    self.with_rules_without(object, native, &columns, TAG, |rules| {
+                        without_calls(rules, &names, table);
+                        rules.triggers = stay;
+                    })?
                 }
                 _ if here.is_empty() => continue,
                 _ => self.with_triggers(object, stay, TAG)?,
             };
             gone.append(&mut here);
-            if let BoundStatement::Other(Statement::Command(command)) = bound {
-                commands.push(command);
+            match bound {
+                // They are parts of the same change.
+                BoundStatement::Other(Statement::Command(Command::All { commands: all, .. })) => commands.extend(all),
+                BoundStatement::Other(Statement::Command(command)) => commands.push(command),
+                _ => {}
             }
             let forgotten = going.into_iter().map(|trigger| Topic::Trigger(object.id, trigger.name));
             commands.extend(forgotten.filter_map(|topic| self.forgotten(topic)));

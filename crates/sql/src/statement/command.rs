@@ -577,7 +577,9 @@ impl Command {
                 Ok("SET CONSTRAINTS")
             }
             Command::Truncate { tables, restarts, cascade, .. } => {
-                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
+                let all = catalog.emptied_with(tables, *cascade)?;
+                let _locked = catalog.lock_definitions(catalogs.owner(), all.iter())?;
+                catalog.check_all_seen(&all)?;
                 catalog.truncate(tables, *restarts, *cascade)?;
                 Ok("TRUNCATE TABLE")
             }

@@ -65,15 +65,20 @@ impl Parts<'_> {
         if self.is(1, "policy") {
             return Some("ALTER POLICY");
         }
+        if self.is(1, "system") && (self.is(2, "set") || self.is(2, "reset")) {
+            return Some("ALTER SYSTEM");
+        }
+        if self.is(1, "type") {
+            let at = self.behind_name(2);
+            let changes = ["add", "drop", "alter", "rename"].iter().any(|verb| self.is(at, verb));
+            return (changes && self.is(at + 1, "attribute")).then_some("ALTER TYPE … ATTRIBUTE");
+        }
         if !self.is(1, "table") {
             return None;
         }
         let mut at = if self.are(2, &["if", "exists"]) { 4 } else { 2 };
         at += usize::from(self.is(at, "only"));
-        at += 1;
-        while self.0.get(at) == Some(&&Token::Period) {
-            at += 2;
-        }
+        at = self.behind_name(at);
         match () {
             () if self.is(at, "inherit") || self.are(at, &["no", "inherit"]) => Some("INHERIT"),
             () if self.are(at, &["attach", "partition"]) => Some("ATTACH PARTITION"),
@@ -83,6 +88,15 @@ impl Parts<'_> {
             () if self.excludes(at) => Some("EXCLUDE"),
             () => None,
         }
+    }
+
+    /// The place behind a name, which may have several parts.
+    fn behind_name(&self, at: usize) -> usize {
+        let mut behind = at + 1;
+        while self.0.get(behind) == Some(&&Token::Period) {
+            behind += 2;
+        }
+        behind
     }
 
     fn refused_to_create(&self) -> Option<&'static str> {
@@ -139,6 +153,10 @@ mod tests {
             ("ALTER TABLE t ENABLE ROW LEVEL SECURITY", "ENABLE ROW LEVEL SECURITY"),
             ("ALTER TABLE t NO INHERIT p", "INHERIT"),
             ("ALTER TABLE s.t ATTACH PARTITION p FOR VALUES IN (1)", "ATTACH PARTITION"),
+            ("ALTER SYSTEM SET work_mem = '1MB'", "ALTER SYSTEM"),
+            ("alter system reset all;", "ALTER SYSTEM"),
+            ("ALTER TYPE s.pair ADD ATTRIBUTE c INT, DROP ATTRIBUTE b", "ALTER TYPE … ATTRIBUTE"),
+            ("ALTER TYPE pair RENAME ATTRIBUTE a TO b CASCADE", "ALTER TYPE … ATTRIBUTE"),
             ("CREATE POLICY p ON t USING (a > 1)", "CREATE POLICY"),
             ("CREATE OR REPLACE RULE r AS ON INSERT TO t DO NOTHING", "CREATE RULE"),
             ("PREPARE TRANSACTION 'x';", "PREPARE TRANSACTION"),
@@ -151,6 +169,8 @@ mod tests {
             "CREATE TABLE t AS SELECT * EXCLUDE (a) FROM u",
             "CREATE TABLE policy (a INT)",
             "ALTER TABLE t ADD exclude INT",
+            "ALTER TYPE attribute ADD VALUE 'attribute'",
+            "ALTER TYPE t RENAME TO attribute",
             "PREPARE transaction AS SELECT 1",
             "SELECT 1",
         ] {
