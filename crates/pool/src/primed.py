@@ -15,7 +15,9 @@ import stat
 import struct
 import sys
 import threading
-from itertools import accumulate
+from functools import reduce
+from itertools import accumulate, compress
+from operator import ne
 
 # Kinds of frames. From the engine: LOAD, FORGET, CALL. From here: HELLO, LOADED, VALUES, RAISED.
 LOAD, FORGET, CALL = 1, 2, 3
@@ -196,21 +198,35 @@ class Function:
         for kind in self.kinds[1:]:
             values, at = column(kind, payload, at, rows)
             columns.append(values)
-        call, state, out, before = self.call, None, [None] * rows, None
-        for place, (group, *values) in enumerate(zip(groups, *columns)):
-            if group != before:
-                if place:
-                    out[place - 1] = state
-                before, state = group, self.first
-                if self.takes_first:
-                    state = values[0]
-                    continue
-            elif state is None and self.is_strict:
-                continue
-            state = call(state, *values)
-        if rows:
-            out[rows - 1] = state
+        ends = [*compress(range(1, rows), map(ne, groups, groups[1:])), rows] if rows else []
+        out, begin = [None] * rows, 0
+        for end in ends:
+            out[end - 1] = self.state_of([values[begin:end] for values in columns])
+            begin = end
         return out
+
+    def state_of(self, columns):
+        """The state that the rows of one group make."""
+        call, state, is_strict = self.call, self.first, self.is_strict
+        if len(columns) == 1:
+            values = iter(columns[0])
+            if not is_strict:
+                return reduce(call, values, state)
+            if self.takes_first:
+                state = next(values)
+            for value in values:
+                if state is None:
+                    break
+                state = call(state, value)
+            return state
+        rows = zip(*columns)
+        if self.takes_first:
+            state = next(rows)[0]
+        for row in rows:
+            if state is None and is_strict:
+                break
+            state = call(state, *row)
+        return state
 
     def lists(self, group):
         """A group's values, a list for each parameter."""
