@@ -9,7 +9,7 @@ use wasmtime::{Caller, Config, Engine, Error, Extern, FuncType, Linker, Module, 
 
 use crate::columns::Columns;
 use crate::frames::{Answer, Cause, Connection, Frame, Kind, Raised, Rest};
-use crate::held::{Held, Signature, Values, raised};
+use crate::held::{Held, Signature, Steps, Values, raised};
 use crate::rows::Rows;
 use crate::source;
 
@@ -19,6 +19,8 @@ const MODULES_MAX: usize = 16;
 const PRINT_BYTES_MAX: usize = 64 << 10;
 /// The form of functions that see whole columns, whatever their parameters are.
 const WHOLE_COLUMNS: u8 = 3;
+/// The form of the steps of an aggregate.
+const STEPS: u8 = 7;
 
 /// What all functions of the process share.
 pub(crate) struct Machine {
@@ -124,8 +126,17 @@ impl Function {
             0 => machine.fuel,
             own => machine.fuel.min(own),
         };
+        let steps = match form {
+            STEPS => {
+                let (_is_strict, has_first) = (rest.byte()?, rest.byte()? != 0);
+                let length = rest.long()?;
+                let first = text(rest.take(length)?);
+                Some(Steps { first: has_first.then_some(first) })
+            }
+            _ => None,
+        };
         let module = machine.module(&source)?;
-        let (signature, has_columns) = (Signature { parameters, returns }, form == WHOLE_COLUMNS);
+        let (signature, has_columns) = (Signature { parameters, returns, steps }, form == WHOLE_COLUMNS);
         let mut function = Self { module, export, signature, has_columns, memory_bytes, fuel, running: None };
         function.has_columns |= !function.takes_rows()?;
         function.running = Some(function.start(machine)?);
@@ -148,12 +159,16 @@ impl Function {
         if !self.has_columns && rows.as_ref() == Some(&found) {
             return Ok(true);
         }
-        if found == columns {
+        let has_steps = self.signature.steps.is_some();
+        if found == columns && !has_steps {
             return Ok(false);
         }
         let message = format!("the module's function \"{}\" is of another type than declared", self.export);
         let wanted = rows.filter(|_| !self.has_columns).map(|rows| format!("{rows} for rows, or ")).unwrap_or_default();
-        let place = format!("It is {found}; it would have to be {wanted}{columns} for whole columns.");
+        let place = match has_steps {
+            true => format!("It is {found}; {}", steps_wanted(&self.signature)),
+            false => format!("It is {found}; it would have to be {wanted}{columns} for whole columns."),
+        };
         Err(Raised { place, ..Raised::new(Cause::Definition, message) })
     }
 
@@ -242,6 +257,14 @@ fn print(mut caller: Caller<'_, Held>, address: u32, length: u32) -> wasmtime::R
     // Nobody may read it any more.
     let _ = std::io::stdout().write_all(&line).and_then(|()| std::io::stdout().flush());
     Ok(())
+}
+
+/// What the function of an aggregate's steps would have to be, for people.
+fn steps_wanted(signature: &Signature) -> String {
+    match Rows::signature(signature) {
+        Some(rows) => format!("the steps of an aggregate would need {rows}."),
+        None => "the steps of an aggregate have states and values that are numbers.".to_owned(),
+    }
 }
 
 /// A function's type, for people.

@@ -52,6 +52,26 @@ impl ResourceLimiter for Held {
 pub(crate) struct Signature {
     pub(crate) parameters: Vec<Kind>,
     pub(crate) returns: Kind,
+    /// Of an aggregate's steps, how they begin.
+    pub(crate) steps: Option<Steps>,
+}
+
+/// How an aggregate's steps begin: the function makes a state of one, its first parameter, and of a row's values.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    /// The state before a group's first row, as a text; without one the first row's first value is the first state.
+    pub(crate) first: Option<String>,
+}
+
+impl Signature {
+    /// The kinds of the columns that come: of steps, the number of the group instead of the state.
+    pub(crate) fn columns(&self) -> Vec<Kind> {
+        let mut columns = self.parameters.clone();
+        if let (Some(first), Some(_)) = (columns.first_mut(), &self.steps) {
+            *first = Kind::Integer;
+        }
+        columns
+    }
 }
 
 /// Values that a function gave: bytes that were made of them, and bytes in its memory behind those.

@@ -6,11 +6,14 @@
 //! ```text
 //!   memory of the loop:  the frame as it came | addresses of its columns, 4 bytes each | values
 //! ```
+//!
+//! The loop around the steps of an aggregate keeps the state of a group, whose rows follow each other, and gives it at
+//! each row.
 
 use wasmtime::{Engine, Extern, Func, Instance, Memory, Module, Store, TypedFunc};
 
 use crate::frames::{Cause, Connection, Frame, Kind, Raised, Rest};
-use crate::held::{Held, LOOP, Signature, Values, raised};
+use crate::held::{Held, LOOP, Signature, Steps, Values, raised};
 
 const PAGE_BYTES: usize = 64 << 10;
 
@@ -34,12 +37,46 @@ fn number(kind: Kind) -> Option<(&'static str, &'static str, usize)> {
     Some((name, load, kind.width()?))
 }
 
+/// A number of this kind as WebAssembly writes it, of how SQL shows it; `None` if it is none.
+fn constant(kind: Kind, shown: &str) -> Option<String> {
+    let float = |written: String| written.to_lowercase();
+    Some(match kind {
+        Kind::Boolean => i32::from(shown == "true").to_string(),
+        Kind::SmallInt | Kind::Integer => shown.parse::<i32>().ok()?.to_string(),
+        Kind::BigInt => shown.parse::<i64>().ok()?.to_string(),
+        Kind::Real => float(format!("{:?}", shown.parse::<f32>().ok()?)),
+        Kind::Double => float(format!("{:?}", shown.parse::<f64>().ok()?)),
+        Kind::Numeric | Kind::Text | Kind::Bytes => return None,
+    })
+}
+
+/// What the loop does with a row, before it stores the state of the row's group: `call` makes the next state of `$s`
+/// and the row. Without a first state, the group's first row has it. `None` if that is no number.
+fn step(steps: &Steps, signature: &Signature, columns: &[(&str, &str, usize)], call: &str) -> Option<String> {
+    let (result, ..) = number(signature.returns)?;
+    let begin = match (&steps.first, columns.get(1)) {
+        (Some(first), _) => {
+            let first = constant(signature.returns, first)?;
+            format!("(local.set $s ({result}.const {first})) (local.set $s {call})")
+        }
+        (None, Some((name, load, _))) if *name == result => format!("(local.set $s ({load} (local.get $a1)))"),
+        (None, _) => return None,
+    };
+    Some(format!(
+        "(if (i32.or (local.get $is_new) (i32.ne (i32.load align=1 (local.get $a0)) (local.get $group)))
+           (then
+             (local.set $is_new (i32.const 0))
+             (local.set $group (i32.load align=1 (local.get $a0)))
+             {begin})
+           (else (local.set $s {call})))"
+    ))
+}
+
 /// The text of the loop's module.
 fn text(signature: &Signature) -> Option<String> {
-    let mut numbers = signature.parameters.iter().map(|kind| number(*kind));
-    let numbers = numbers.by_ref().collect::<Option<Vec<_>>>()?;
+    let types = signature.parameters.iter().map(|kind| Some(number(*kind)?.0)).collect::<Option<Vec<_>>>()?.join(" ");
+    let numbers = signature.columns().into_iter().map(number).collect::<Option<Vec<_>>>()?;
     let (result, ..) = number(signature.returns)?;
-    let types = numbers.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(" ");
     let (store, width) = match signature.returns {
         Kind::Boolean => ("(i32.store8 (local.get $out) (i32.ne (i32.const 0) CALL))", 1),
         Kind::SmallInt | Kind::Integer => ("(i64.store (local.get $out) (i64.extend_i32_s CALL))", 8),
@@ -55,7 +92,17 @@ fn text(signature: &Signature) -> Option<String> {
         arguments += &format!("({load} (local.get $a{place}))");
         steps += &format!("(local.set $a{place} (i32.add (local.get $a{place}) (i32.const {width})))");
     }
-    let store = store.replace("CALL", &format!("(call $function {arguments})"));
+    let (store, prepared) = match &signature.steps {
+        None => (store.replace("CALL", &format!("(call $function {arguments})")), String::new()),
+        Some(steps) => {
+            let first = numbers.first().map(|(_, load, _)| format!("({load} (local.get $a0))"))?;
+            let arguments = arguments.replacen(&first, "(local.get $s)", 1);
+            let step = step(steps, signature, &numbers, &format!("(call $function {arguments})"))?;
+            locals += &format!("(local $is_new i32) (local $group i32) (local $s {result})");
+            starts += "(local.set $is_new (i32.const 1))";
+            (store.replace("CALL", "(local.get $s)"), step)
+        }
+    };
     Some(format!(
         "(module ${LOOP}
            (import \"\" \"function\" (func $function (param {types}) (result {result})))
@@ -64,6 +111,7 @@ fn text(signature: &Signature) -> Option<String> {
              (local.set $end (i32.add (local.get $out) (i32.mul (local.get $rows) (i32.const {width}))))
              {starts}
              (if (local.get $rows) (then (loop $next
+               {prepared}
                {store}
                {steps}
                (local.set $out (i32.add (local.get $out) (i32.const {width})))
@@ -146,7 +194,7 @@ fn places(payload: &[u8], signature: &Signature) -> Result<(usize, Vec<usize>), 
         return Err(Raised::wrong(format!("{columns} columns came for {} parameters", signature.parameters.len())));
     }
     let mut starts = Vec::with_capacity(columns);
-    for kind in &signature.parameters {
+    for kind in signature.columns() {
         if rest.byte()? != 0 {
             return Err(Raised::wrong("NULL came, which no number is"));
         }

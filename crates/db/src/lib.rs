@@ -41,6 +41,8 @@ mod forms;
 mod fragment_tests;
 mod kept;
 mod known_settings;
+#[cfg(test)]
+mod partial_states_tests;
 mod plan_json;
 pub mod plans;
 pub mod postgres;

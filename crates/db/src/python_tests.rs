@@ -24,7 +24,7 @@ fn database() -> Option<Database> {
     has_python().then(|| Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap())
 }
 
-fn session() -> Option<Session> {
+pub(crate) fn session() -> Option<Session> {
     database().map(|database| database.session())
 }
 
@@ -34,20 +34,20 @@ fn shown(batches: &[arrow::array::RecordBatch]) -> Vec<String> {
     lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join(" ")).collect()
 }
 
-fn rows(session: &Session, sql: &str) -> Vec<String> {
+pub(crate) fn rows(session: &Session, sql: &str) -> Vec<String> {
     shown(&session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap_or_else(|error| {
         panic!("{sql}: {error}");
     }))
 }
 
-fn error(session: &Session, sql: &str) -> Error {
+pub(crate) fn error(session: &Session, sql: &str) -> Error {
     match session.execute(sql).map(|result| result.collect()) {
         Err(error) | Ok(Err(error)) => error,
         Ok(Ok(rows)) => panic!("{sql} succeeded: {:?}", shown(&rows)),
     }
 }
 
-fn make(session: &Session, function: &str) {
+pub(crate) fn make(session: &Session, function: &str) {
     session.execute(function).unwrap_or_else(|error| panic!("{function}: {error}"));
 }
 

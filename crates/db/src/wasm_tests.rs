@@ -16,7 +16,7 @@ const LENGTH: &str = include_str!("../../../wasm/examples/length.wat");
 /// `PLUS` without `twice`, compiled.
 const COMPILED: &str = "0061736d0100000001070160027e7e017e030201000708010470 6c757300000a09010700200020017c0b";
 
-fn database() -> Option<Database> {
+pub(crate) fn database() -> Option<Database> {
     let database = Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap();
     has_machine(&database).then_some(database)
 }

@@ -113,16 +113,31 @@ pub enum Form {
     RowSets = 4,
     /// Group by group, in Python: a text of JSON, a list of the group's rows, gives lists of its arguments' values.
     Groups = 5,
+    /// The steps of an aggregate, in Python: each row of a group makes the next of its state. The rows of a group come
+    /// one after the other, with the group's number in front; what it gives for the last of them is the state.
+    Steps = 6,
+    /// The same, of a function of numbers of a module of WebAssembly.
+    WasmSteps = 7,
 }
 
 impl Form {
     /// What runs it.
     pub fn runtime(self) -> Runtime {
         match self {
-            Self::Rows | Self::Arrow | Self::RowSets | Self::Groups => Runtime::Python,
-            Self::Wasm | Self::WasmArrow => Runtime::Wasm,
+            Self::Rows | Self::Arrow | Self::RowSets | Self::Groups | Self::Steps => Runtime::Python,
+            Self::Wasm | Self::WasmArrow | Self::WasmSteps => Runtime::Wasm,
         }
     }
+}
+
+/// How the steps of an aggregate begin, and what they pass over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Steps {
+    /// A group's state before its first row, as SQL shows the value. `None` is NULL; of a strict function, the first
+    /// row's first argument is the first state then.
+    pub first: Option<String>,
+    /// Whether a state that is NULL stays as it is.
+    pub is_strict: bool,
 }
 
 /// What a function is.
@@ -144,6 +159,8 @@ pub struct CodeSpec {
     pub columns: Vec<String>,
     /// What it may take, where that is less than the pool allows.
     pub limits: FunctionLimits,
+    /// Of [`Form::Steps`] and [`Form::WasmSteps`], how they begin; nobody asks of others.
+    pub steps: Steps,
 }
 
 /// A function that a pool knows.
@@ -220,6 +237,7 @@ mod tests {
             export: String::new(),
             columns: vec![],
             limits: FunctionLimits::default(),
+            steps: Steps::default(),
         };
         let code = Code::new(spec, 1);
         assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);

@@ -46,7 +46,7 @@ mod wasm_tests;
 pub mod wire;
 
 pub use caller::{Caller, Nobody};
-pub use code::{Code, CodeSpec, Form, KeptFrom, Kind, Runtime};
+pub use code::{Code, CodeSpec, Form, KeptFrom, Kind, Runtime, Steps};
 pub use info::{PoolNumbers, ProcessInfo, ProcessState};
 pub use options::PoolOptions;
 pub use pool::Pool;

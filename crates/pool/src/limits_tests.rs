@@ -11,7 +11,7 @@ use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 
-use crate::{Answer, Caller, CodeSpec, Form, Kind, Pool, PoolOptions};
+use crate::{Answer, Caller, CodeSpec, Form, Kind, Pool, PoolOptions, Steps};
 
 fn pool() -> Option<Arc<Pool>> {
     let mut found = Command::new("python3");
@@ -52,6 +52,7 @@ fn one(pool: &Pool, source: &str, limits: FunctionLimits, caller: &dyn Caller) -
         export: String::new(),
         columns: vec![],
         limits,
+        steps: Steps::default(),
     });
     let column: ArrayRef = Arc::new(Int64Array::from(vec![7]));
     match pool.call(&code, &[column], 1, caller)?.as_slice() {

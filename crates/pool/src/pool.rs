@@ -182,9 +182,13 @@ impl Pool {
         while from < rows {
             let at_once = match code.spec.form {
                 Form::Arrow => rows,
-                Form::Rows | Form::RowSets | Form::Groups | Form::Wasm | Form::WasmArrow => {
-                    code.rows_at_once().min(rows - from)
-                }
+                Form::Rows
+                | Form::RowSets
+                | Form::Groups
+                | Form::Wasm
+                | Form::WasmArrow
+                | Form::Steps
+                | Form::WasmSteps => code.rows_at_once().min(rows - from),
             };
             let part = columns.iter().map(|column| column.slice(from, at_once)).collect::<Vec<_>>();
             answers.push(lease.call(code, &part, at_once, caller)?);

@@ -15,13 +15,15 @@ import stat
 import struct
 import sys
 import threading
-from itertools import accumulate
+from functools import reduce
+from itertools import accumulate, compress
+from operator import ne
 
 # Kinds of frames. From the engine: LOAD, FORGET, CALL. From here: HELLO, LOADED, VALUES, RAISED.
 LOAD, FORGET, CALL = 1, 2, 3
 HELLO, LOADED, VALUES, RAISED = 1, 2, 3, 4
-# Forms of functions that matter here: of whole columns, of any number of rows for each, of groups.
-FORM_ARROW, FORM_ROW_SETS, FORM_GROUPS = 1, 4, 5
+# Forms of functions that matter here: of whole columns, of any number of rows for each, of groups, steps of aggregates.
+FORM_ARROW, FORM_ROW_SETS, FORM_GROUPS, FORM_STEPS = 1, 4, 5, 6
 # Why a function raised.
 EXCEPTION, SYNTAX, MISSING, MEMORY, WRONG = 0, 1, 2, 3, 4
 # How values are sent: as they are, as their texts, as an Arrow stream.
@@ -90,6 +92,14 @@ class Function:
         at += 2
         self.columns = [text(2) for _ in range(count)]
         (self.memory,) = struct.unpack_from("<Q", payload, at)
+        self.has_steps = form == FORM_STEPS
+        if self.has_steps:
+            self.is_strict, has_first = payload[at + 16], payload[at + 17]
+            at += 18
+            first = text(4)
+            # Before the first row: the state, or nothing, in whose place a strict function has the first value.
+            self.first = READERS_OF_FIRST.get(self.returns, str)(first) if has_first else None
+            self.takes_first = self.is_strict and not has_first
         self.call = self.compiled(names, source)
 
     def compiled(self, names, source):
@@ -167,6 +177,8 @@ class Function:
         if self.is_aggregate:
             groups, _ = column(TEXT, payload, 14, rows)
             return encoded(self.returns, [self.call(*self.lists(group)) for group in groups])
+        if self.has_steps:
+            return encoded(self.returns, self.stepped(payload, rows))
         at, columns = 14, []
         for kind in self.kinds:
             values, at = column(kind, payload, at, rows)
@@ -178,6 +190,43 @@ class Function:
         if self.gives_rows:
             out = [None if given is None else self.rows_of(given) for given in out]
         return encoded(self.returns, out)
+
+    def stepped(self, payload, rows):
+        """The state of each group at its last row, and None elsewhere. The rows of a group follow each other."""
+        groups, at = column(INTEGER, payload, 14, rows)
+        columns = []
+        for kind in self.kinds[1:]:
+            values, at = column(kind, payload, at, rows)
+            columns.append(values)
+        ends = [*compress(range(1, rows), map(ne, groups, groups[1:])), rows] if rows else []
+        out, begin = [None] * rows, 0
+        for end in ends:
+            out[end - 1] = self.state_of([values[begin:end] for values in columns])
+            begin = end
+        return out
+
+    def state_of(self, columns):
+        """The state that the rows of one group make."""
+        call, state, is_strict = self.call, self.first, self.is_strict
+        if len(columns) == 1:
+            values = iter(columns[0])
+            if not is_strict:
+                return reduce(call, values, state)
+            if self.takes_first:
+                state = next(values)
+            for value in values:
+                if state is None:
+                    break
+                state = call(state, value)
+            return state
+        rows = zip(*columns)
+        if self.takes_first:
+            state = next(rows)[0]
+        for row in rows:
+            if state is None and is_strict:
+                break
+            state = call(state, *row)
+        return state
 
     def lists(self, group):
         """A group's values, a list for each parameter."""
@@ -258,6 +307,14 @@ def number(text):
 
 # What makes values of the texts that groups hold.
 READERS = {REAL: float, DOUBLE: float, NUMERIC: number, BYTES: lambda text: bytes.fromhex(text[2:])}
+
+
+# The same of the text of a first state.
+READERS_OF_FIRST = {
+    **READERS,
+    BOOLEAN: lambda text: text == "true",
+    **dict.fromkeys((SMALLINT, INTEGER, BIGINT), int),
+}
 
 
 def cell(json, value):

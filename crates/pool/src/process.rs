@@ -436,7 +436,7 @@ mod tests {
     use diligence_base::function_limits::FunctionLimits;
 
     use super::*;
-    use crate::code::{Code, CodeSpec, Form, Kind};
+    use crate::code::{Code, CodeSpec, Form, Kind, Steps};
     use crate::wire;
 
     /// However the engine ends, its end of the pipe is closed then.
@@ -458,6 +458,7 @@ mod tests {
             export: String::new(),
             columns: vec![],
             limits: FunctionLimits::default(),
+            steps: Steps::default(),
         };
         let code = Code::new(spec, 1);
         let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));

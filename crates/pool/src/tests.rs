@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, AsArray, BinaryViewArray, BooleanArray, Int64Array, StringViewArray};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Int32Array, Int64Array, StringViewArray};
 use arrow::datatypes::{Float64Type, Int64Type};
 use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{SystemClock, ThreadSpawn};
@@ -13,7 +13,7 @@ use diligence_base::{Error, ErrorKind};
 use parking_lot::Mutex;
 
 use crate::growth::Growth;
-use crate::{Answer, Caller, Code, CodeSpec, Form, Kind, Nobody, Pool, PoolOptions};
+use crate::{Answer, Caller, Code, CodeSpec, Form, Kind, Nobody, Pool, PoolOptions, Steps};
 
 /// A pool, if there is an interpreter.
 fn pool_with(change: impl FnOnce(&mut PoolOptions)) -> Option<Arc<Pool>> {
@@ -43,6 +43,7 @@ fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -
         export: String::new(),
         columns: vec![],
         limits: FunctionLimits::default(),
+        steps: Steps::default(),
     })
 }
 
@@ -78,6 +79,50 @@ fn rows_go_to_a_function_and_come_back() {
     assert_eq!(values.as_string_view().iter().collect::<Vec<_>>(), [Some("ääTrueff00"), None, Some("None")]);
     let processes = pool.processes();
     assert!(processes.iter().any(|process| process.functions == ["f"] && process.rows == 3), "{processes:?}");
+}
+
+/// The states that the steps of an aggregate make of rows, in one answer.
+fn stepped(
+    pool: &Pool,
+    kind: Kind,
+    steps: (Option<&str>, bool),
+    source: &str,
+    columns: &[ArrayRef],
+) -> Result<ArrayRef, Error> {
+    let function = code(pool, &[("s", kind), ("x", kind)], kind, source);
+    let steps = Steps { first: steps.0.map(str::to_owned), is_strict: steps.1 };
+    let function = pool.code(CodeSpec { form: Form::Steps, steps, ..function.spec.clone() });
+    let mut answers = pool.call(&function, columns, columns[0].len(), &Nobody)?;
+    assert_eq!(answers.len(), 1);
+    match answers.remove(0) {
+        Answer::Values(values) | Answer::Texts(values) => Ok(values),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_steps_of_an_aggregate_make_a_state_of_each_group() {
+    let Some(pool) = pool() else { return };
+    let groups: ArrayRef = Arc::new(Int32Array::from(vec![3, 3, 8, 8, 8]));
+    let columns = [groups.clone(), Arc::new(Int64Array::from(vec![1, 2, 3, 4, 5])) as ArrayRef];
+    for (first, source, expected) in [
+        (Some("10"), "return s + x", [Some(13), Some(22)]),
+        (None, "return s * x", [Some(2), Some(60)]),
+        // What is NULL stays NULL.
+        (Some("0"), "return None if x == 3 else s + x", [Some(3), None]),
+    ] {
+        let states = stepped(&pool, Kind::BigInt, (first, true), source, &columns).unwrap();
+        let states = states.as_primitive::<Int64Type>();
+        let of_last = [1, 4].map(|row| states.is_valid(row).then(|| states.value(row)));
+        assert_eq!(of_last, expected, "{source}");
+    }
+    let texts = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("b"), Some("c"), None]));
+    let columns = [groups, texts as ArrayRef];
+    let states = stepped(&pool, Kind::Text, (None, false), "return (s or '') + (x or '-')", &columns).unwrap();
+    let states = states.as_string_view();
+    assert_eq!((states.value(1), states.value(4)), ("a-", "bc-"), "one that is not strict sees NULLs");
+    let error = stepped(&pool, Kind::Text, (Some(""), false), "return s + x", &columns).unwrap_err();
+    assert_eq!(error.code(), Some("38000"), "{error}");
 }
 
 #[test]

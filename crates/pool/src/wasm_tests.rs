@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, StringViewArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
+    StringViewArray,
 };
-use arrow::datatypes::{Float32Type, Int16Type, Int64Type};
+use arrow::datatypes::{Float32Type, Float64Type, Int16Type, Int64Type};
 use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{Random, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::growth::Growth;
-use crate::{Answer, Caller, Code, CodeSpec, Form, Kind, Nobody, Pool, PoolOptions, Runtime};
+use crate::{Answer, Caller, Code, CodeSpec, Form, Kind, Nobody, Pool, PoolOptions, Runtime, Steps};
 
 const LENGTH: &str = include_str!("../../../wasm/examples/length.wat");
 
@@ -49,6 +50,7 @@ fn code(pool: &Pool, parameters: &[Kind], returns: Kind, form: Form, source: &st
         export,
         columns: vec![],
         limits: FunctionLimits::default(),
+        steps: Steps::default(),
     })
 }
 
@@ -110,6 +112,35 @@ fn numbers_go_row_by_row_in_a_loop_of_the_machine() {
     let truth = code(&pool, &kinds, Kind::Boolean, Form::Wasm, &truth);
     assert_eq!(*called(&pool, &truth, &columns).unwrap().as_boolean(), BooleanArray::from(vec![true, false, true]));
     assert!(pool.processes().iter().all(|process| process.runtime == Runtime::Wasm), "no interpreter is started");
+}
+
+#[test]
+fn the_steps_of_an_aggregate_keep_their_state_in_the_loop() {
+    let Some(pool) = pool() else { return };
+    let groups: ArrayRef = Arc::new(Int32Array::from(vec![0, 0, 7, 7, 7]));
+    let steps = |kind: Kind, value: Kind, first: Option<&str>, source: &str, values: ArrayRef| {
+        let function = code(&pool, &[kind, value], kind, Form::WasmSteps, source);
+        let steps = Steps { first: first.map(str::to_owned), is_strict: true };
+        let function = pool.code(CodeSpec { steps, ..function.spec.clone() });
+        called(&pool, &function, &[groups.clone(), values])
+    };
+    let plus = module("(param i64 i64) (result i64)", "(i64.add (local.get 0) (local.get 1))");
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4, 5]));
+    let sums = steps(Kind::BigInt, Kind::BigInt, Some("-10"), &plus, numbers.clone()).unwrap();
+    assert_eq!(sums.as_primitive::<Int64Type>().values(), &[-9, -7, -7, -3, 2]);
+    // The first value is the first state.
+    let sums = steps(Kind::BigInt, Kind::BigInt, None, &plus, numbers.clone()).unwrap();
+    assert_eq!(sums.as_primitive::<Int64Type>().values(), &[1, 3, 3, 7, 12]);
+    let least = module("(param f64 f64) (result f64)", "(f64.min (local.get 0) (local.get 1))");
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![1.5, -2.0, 1e300, 4.0, 5.0]));
+    let least = steps(Kind::Double, Kind::Double, Some("Infinity"), &least, floats).unwrap();
+    assert_eq!(least.as_primitive::<Float64Type>().values(), &[1.5, -2.0, 1e300, 4.0, 4.0]);
+    let all = module("(param i32 i64) (result i32)", "(i32.and (local.get 0) (i64.gt_s (local.get 1) (i64.const 1)))");
+    let all = steps(Kind::Boolean, Kind::BigInt, Some("true"), &all, numbers.clone()).unwrap();
+    assert_eq!(*all.as_boolean(), BooleanArray::from(vec![false, false, true, true, true]));
+    let error = steps(Kind::BigInt, Kind::Integer, Some("0"), &plus, numbers).unwrap_err();
+    assert_eq!(error.code(), Some("42P13"), "{error}");
+    assert!(error.detail().unwrap().contains("(i64, i32) -> i64"), "{error:?}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! ```text
 //!   head:    bytes behind it (4), kind (1), nothing (3), number of the call (8)
 //!   load:    function (8), form (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body,
-//!            columns of its rows (2), of each: name; memory (8) and fuel (8) of its own, 0 for those of the process
+//!            columns of its rows (2), of each: name; memory (8) and fuel (8) of its own, 0 for those of the process;
+//!            of steps: strict? (1), a first state? (1), its text
 //!   forget:  function (8)
 //!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
 //!   values:  form (1), some NULL? (1), a byte for each row if so, values
@@ -138,7 +139,7 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 
 /// Makes a function known.
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
-    let CodeSpec { name, parameters, returns, form, source, export, columns, limits } = &code.spec;
+    let CodeSpec { name, parameters, returns, form, source, export, columns, limits, steps } = &code.spec;
     frame(LOAD, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
         bytes.extend([*form as u8, *returns as u8]);
@@ -155,6 +156,12 @@ pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
         for own in [limits.memory_bytes, limits.fuel] {
             bytes.extend(own.unwrap_or(0).to_le_bytes());
         }
+        if matches!(form, Form::Steps | Form::WasmSteps) {
+            let first = steps.first.as_deref().unwrap_or_default();
+            bytes.extend([u8::from(steps.is_strict), u8::from(steps.first.is_some())]);
+            bytes.extend(length(first.len())?.to_le_bytes());
+            bytes.extend(first.as_bytes());
+        }
         Ok(())
     })
 }
@@ -168,7 +175,8 @@ pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
 }
 
 /// Calls a function for these rows. The columns are of the kinds of its parameters, or alike; of [`Form::Groups`] there
-/// is one, of texts.
+/// is one, of texts; of [`Form::Steps`] and [`Form::WasmSteps`] the first has the numbers of the groups, in the place of
+/// the state.
 pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
     frame(CALL, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
@@ -177,6 +185,11 @@ pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) 
         match code.spec.form {
             Form::Arrow => add_stream(bytes, columns, rows),
             Form::Groups => columns.iter().try_for_each(|column| add_column(bytes, column, Kind::Text)),
+            Form::Steps | Form::WasmSteps => {
+                let kinds = code.spec.parameters.iter().skip(1).map(|(_, kind)| *kind);
+                let mut columns = columns.iter().zip([Kind::Integer].into_iter().chain(kinds));
+                columns.try_for_each(|(column, kind)| add_column(bytes, column, kind))
+            }
             Form::Rows | Form::RowSets | Form::Wasm | Form::WasmArrow => {
                 let mut columns = columns.iter().zip(&code.spec.parameters);
                 columns.try_for_each(|(column, (_, kind))| add_column(bytes, column, *kind))

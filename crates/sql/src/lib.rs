@@ -29,6 +29,7 @@ mod kept_order;
 mod lowering;
 mod ordering;
 pub mod parse;
+mod partial_states;
 mod planning;
 mod privileges;
 pub mod procedural;

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions as ArrowCast, can_cast_types, cast_with_options, concat};
 use arrow::datatypes::DataType;
-use datafusion_expr::{ScalarUDF, Volatility};
+use datafusion_common::ScalarValue;
+use datafusion_expr::{AggregateUDF, ScalarUDF, Volatility};
 use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::{Outside, outside_function};
 use diligence_engine::stages::{Caller, Message};
-use diligence_pool::{Answer, Code, CodeSpec, Form, Kind, Pool, Runtime};
+use diligence_pool::{Answer, Code, CodeSpec, Form, Kind, Pool, Runtime, Steps};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, cast_array};
 
 use crate::closures::{ClosureFunction, Registered};
+use crate::partial_states::{Combined, StepFunction};
 
 /// The languages, with how their functions see their arguments: `plpython3u` is what PostgreSQL calls Python.
 const LANGUAGES: [(&str, Form); 6] = [
@@ -116,12 +118,16 @@ pub(crate) struct ProgramCall<'d> {
 
 impl ProgramCall<'_> {
     fn code(&self, pool: &Pool) -> Arc<Code> {
+        self.code_of(pool, self.program.form, Steps::default())
+    }
+
+    fn code_of(&self, pool: &Pool, form: Form, steps: Steps) -> Arc<Code> {
         let parameters = self.parameters.iter().map(|(name, carried)| (name.clone(), carried.kind));
         pool.code(CodeSpec {
             name: self.name.to_owned(),
             parameters: parameters.collect(),
             returns: self.returns.kind,
-            form: self.program.form,
+            form,
             source: self.program.text.clone(),
             export: match self.program.form.runtime() {
                 Runtime::Python => String::new(),
@@ -129,6 +135,7 @@ impl ProgramCall<'_> {
             },
             columns: self.columns.clone(),
             limits: self.program.limits,
+            steps,
         })
     }
 
@@ -155,13 +162,90 @@ impl ProgramCall<'_> {
                 volatility: self.program.volatility,
             }));
         }
-        outside_function(Arc::new(PoolFunction {
-            code: self.code(pool),
+        outside_function(Arc::new(self.of_code(self.code(pool), pool)))
+    }
+
+    fn of_code(&self, code: Arc<Code>, pool: &Arc<Pool>) -> PoolFunction {
+        PoolFunction {
+            code,
             pool: pool.clone(),
             returns: self.returns.sql_type.clone(),
-            is_strict: (self.is_strict || self.takes_numbers()) && !self.parameters.is_empty(),
+            is_strict: self.passes_over_nulls(),
             volatility: self.program.volatility,
-        }))
+        }
+    }
+
+    /// Whether it is not called with a NULL.
+    pub(crate) fn passes_over_nulls(&self) -> bool {
+        (self.is_strict || self.takes_numbers()) && !self.parameters.is_empty()
+    }
+
+    /// The form of the same function as an aggregate's steps; `None` if it cannot be that.
+    pub(crate) fn steps_form(&self) -> Option<Form> {
+        match self.program.form {
+            _ if self.program.closure.is_some() || !self.columns.is_empty() => None,
+            Form::Rows => Some(Form::Steps),
+            Form::Wasm if self.takes_numbers() => Some(Form::WasmSteps),
+            _ => None,
+        }
+    }
+
+    /// Whether a process computes a value of each row.
+    pub(crate) fn is_of_process(&self) -> bool {
+        let is_of_rows = matches!(self.program.form, Form::Rows | Form::Arrow | Form::Wasm | Form::WasmArrow);
+        is_of_rows && self.program.closure.is_none() && self.columns.is_empty()
+    }
+}
+
+/// An aggregate of two functions, as far as a call of it needs them.
+pub(crate) struct CombinedCall<'d> {
+    /// Its name.
+    pub name: &'d str,
+    /// What makes a state of one and a row's values.
+    pub step: ProgramCall<'d>,
+    /// The form of the steps.
+    pub form: Form,
+    /// What makes a state of two.
+    pub combine: ProgramCall<'d>,
+    /// The state of no rows, as it is sent, and as SQL shows it unless it is NULL.
+    pub first: (ScalarValue, Option<String>),
+}
+
+impl CombinedCall<'_> {
+    /// The aggregate that gives a group's state, whose arguments have the types in which they are sent.
+    pub(crate) fn function(&self, pool: &Arc<Pool>) -> Arc<AggregateUDF> {
+        let (value, shown) = &self.first;
+        let steps = Steps { first: shown.clone(), is_strict: self.step.passes_over_nulls() };
+        let step = self.step.of_code(self.step.code_of(pool, self.form, steps), pool);
+        let mut combine = self.combine.of_code(self.combine.code(pool), pool);
+        if step.volatility != Volatility::Immutable {
+            combine.volatility = step.volatility;
+        }
+        let combined = Combined {
+            // The engine knows its own aggregates by their names.
+            name: format!("combined {}", self.name),
+            skips_nulls: step.is_strict,
+            step: Arc::new(PoolSteps(step)),
+            combine: Arc::new(combine),
+            first: value.clone(),
+            arguments: self.step.parameters.len().saturating_sub(1),
+        };
+        combined.udaf()
+    }
+}
+
+/// The steps of an aggregate, which primed processes take.
+#[derive(Debug)]
+struct PoolSteps(PoolFunction);
+
+impl StepFunction for PoolSteps {
+    fn identity(&self) -> u64 {
+        self.0.code.number()
+    }
+
+    fn states(&self, columns: &[ArrayRef], rows: usize, caller: &dyn Caller) -> Result<Vec<ArrayRef>> {
+        let answers = self.0.pool.call(&self.0.code, columns, rows, &Asker(caller))?;
+        answers.into_iter().map(|answer| self.0.read(answer)).collect()
     }
 }
 

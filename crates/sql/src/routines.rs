@@ -9,8 +9,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{MacroBody, MacroParameter, macro_bodies, settings_of};
 use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
-    self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionReturnType,
-    Ident, MacroDefinition, Query, SetExpr, Statement, VisitorMut,
+    self, ArgMode, CastKind, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull,
+    FunctionReturnType, Ident, MacroDefinition, Query, SetExpr, Statement, VisitorMut,
 };
 
 use crate::parse::{self, SyntaxTree};
@@ -62,6 +62,27 @@ pub(crate) struct RoutineParameter {
     pub default: Option<Expr>,
     /// Whether it takes all further arguments, as an array.
     pub is_variadic: bool,
+}
+
+impl RoutineParameter {
+    /// An argument in its type.
+    pub fn cast(&self, argument: &Expr) -> Expr {
+        match &self.data_type {
+            None => argument.clone(),
+            Some(data_type) => cast(argument, data_type),
+        }
+    }
+}
+
+/// A value in a type.
+pub(crate) fn cast(value: &Expr, data_type: &DataType) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Nested(Box::new(value.clone()))),
+        data_type: data_type.clone(),
+        array: false,
+        format: None,
+    }
 }
 
 /// What a routine computes, with parameters as placeholders.

@@ -16,8 +16,9 @@ mod scalar;
 mod show;
 
 pub(crate) use relation::{
-    Aggregate, AggregateItem, Apply, FunctionItem, GroupingSets, Join, JoinKind, Limit, Recursive, Relation, Scan,
-    SetKind, SetOperation, SortKey, TableFunction, Window, WindowFrame, WindowItem, WindowKind, WithTable,
+    Aggregate, AggregateItem, Apply, FunctionItem, GroupingSets, Join, JoinKind, Limit, MadeAggregate, Recursive,
+    Relation, Scan, SetKind, SetOperation, SortKey, TableFunction, Window, WindowFrame, WindowItem, WindowKind,
+    WithTable,
 };
 pub(crate) use scalar::{Comparison, Constant, Quantifier, Scalar, Subquery, SubqueryKind};
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use datafusion_expr::AggregateUDF;
 use diligence_engine::plan::{Exclusion, WindowFunction};
 use diligence_storage::Table;
 use diligence_types::functions::AggregateCall;
 
-use super::{Column, ColumnId, Numbers, Scalar, WithId};
+use super::{Column, ColumnId, Constant, Numbers, Scalar, WithId};
 
 /// Rows, and how they come about. Cloning is cheap enough: nothing big is in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,11 +182,43 @@ pub(crate) struct AggregateItem {
     pub filter: Option<Scalar>,
     /// The order in which rows are looked at.
     pub order: Vec<SortKey>,
+    /// The aggregate that statements made of functions; the overload of the call says nothing then.
+    pub made: Option<MadeAggregate>,
+}
+
+/// An aggregate that statements made, whose states are made in processes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MadeAggregate {
+    /// What the statement calls it.
+    pub name: String,
+    /// What gives the state of a group.
+    pub function: Arc<AggregateUDF>,
+    /// The state of no rows.
+    pub first: Constant,
+}
+
+impl AggregateItem {
+    /// Its name, for people.
+    pub fn name(&self) -> &str {
+        self.made.as_ref().map_or(self.call.overload.name, |made| &made.name)
+    }
+
+    /// What it gives for no rows, if that is not NULL.
+    pub fn of_no_rows(&self) -> Option<Scalar> {
+        match &self.made {
+            Some(made) => (!made.first.is_null()).then(|| Scalar::Constant(made.first.clone())),
+            None => {
+                matches!(self.call.overload.name, "count" | "regr_count" | "approx_distinct" | "approx_count_distinct")
+                    .then(|| Scalar::Constant(Constant::bigint(0)))
+            }
+        }
+    }
 }
 
 impl PartialEq for AggregateItem {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.call.overload, other.call.overload)
+            && self.made == other.made
             && self.call.arguments == other.call.arguments
             && self.arguments == other.arguments
             && self.is_distinct == other.is_distinct

@@ -199,7 +199,7 @@ impl fmt::Display for FunctionItem {
 impl fmt::Display for AggregateItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let distinct = if self.is_distinct { "distinct " } else { "" };
-        write!(f, "{}({distinct}{}", self.call.overload.name, List(&self.arguments))?;
+        write!(f, "{}({distinct}{}", self.name(), List(&self.arguments))?;
         if !self.order.is_empty() {
             write!(f, " order {}", List(&self.order))?;
         }

@@ -57,6 +57,23 @@ impl Binder<'_> {
     /// An aggregate without OVER: columns of the level that it belongs to. Fails with 42803 where no aggregate may
     /// stand.
     pub(super) fn aggregate(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        let (target, name, parts) = self.aggregate_at(name, function, level)?;
+        let call = self.chosen(name, &parts)?;
+        if parts.is_within_group {
+            let direct = parts.arguments.len() - parts.order.len();
+            target.directs.borrow_mut().extend(parts.arguments[..direct].iter().cloned());
+        }
+        self.computed(name, call, parts, &|item, nullable| self.placed_for(level, target, item, nullable))
+    }
+
+    /// The level that an aggregate belongs to, and what is bound of its call, by PostgreSQL's name of it. Fails with
+    /// 42803 where no aggregate may stand.
+    pub(super) fn aggregate_at<'n, 'l, 's>(
+        &self,
+        name: &'n str,
+        function: &Function,
+        level: &'l Level<'s>,
+    ) -> Result<(&'l Level<'s>, &'n str, Call)> {
         self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() });
         let was_inside = level.in_aggregate.replace(true);
         let bound = self.aggregate_parts(name, function, level);
@@ -74,20 +91,24 @@ impl Binder<'_> {
             let message = format!("aggregate functions are not allowed in {}", target.clause.get().name());
             return Err(Error::input(message).with_code("42803"));
         }
-        let call = self.chosen(name, &parts)?;
-        if parts.is_within_group {
-            let direct = parts.arguments.len() - parts.order.len();
-            target.directs.borrow_mut().extend(parts.arguments[..direct].iter().cloned());
+        Ok((target, name, parts))
+    }
+
+    /// An aggregate's column at the level that it belongs to, which is read at another.
+    pub(super) fn placed_for(
+        &self,
+        level: &Level<'_>,
+        target: &Level<'_>,
+        item: AggregateItem,
+        nullable: bool,
+    ) -> Scalar {
+        let scalar = self.placed_in(target, item, nullable);
+        if target.depth < level.depth
+            && let Some(id) = scalar.as_column()
+        {
+            target.read.borrow_mut().insert(id);
         }
-        self.computed(name, call, parts, &|item, nullable| {
-            let scalar = self.placed_in(target, item, nullable);
-            if target.depth < level.depth
-                && let Some(id) = scalar.as_column()
-            {
-                target.read.borrow_mut().insert(id);
-            }
-            scalar
-        })
+        scalar
     }
 
     /// DuckDB's aggregates as those that PostgreSQL has, and `first_value`. Fails with 42883 for another number of
@@ -326,7 +347,8 @@ impl Binder<'_> {
         }
         let order = parts.order.into_iter().map(|key| Ok(SortKey { scalar: self.key(key.scalar)?, ..key }));
         let order = order.collect::<Result<_>>()?;
-        let item = AggregateItem { call, arguments, is_distinct: parts.is_distinct, filter: parts.filter, order };
+        let item =
+            AggregateItem { call, arguments, is_distinct: parts.is_distinct, filter: parts.filter, order, made: None };
         Ok(place(item, name != "count"))
     }
 
@@ -400,7 +422,7 @@ impl Binder<'_> {
         if parts.is_distinct {
             // Squares of values that differ may be equal.
             let Call { is_distinct, filter, .. } = parts;
-            let item = AggregateItem { call, arguments: vec![x], is_distinct, filter, order: vec![] };
+            let item = AggregateItem { call, arguments: vec![x], is_distinct, filter, order: vec![], made: None };
             return Ok(place(item, true));
         }
         let parts = &parts;
@@ -549,7 +571,7 @@ impl Binder<'_> {
         let mut aggregates = target.aggregates.borrow_mut();
         let known = aggregates.iter().find(|(_, other)| *other == item).map(|(column, _)| column.clone());
         let column = known.unwrap_or_else(|| {
-            let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
+            let column = self.numbers.named(item.name(), item.call.returns.clone(), nullable);
             aggregates.push((column.clone(), item));
             column
         });

@@ -296,7 +296,14 @@ impl Binder<'_> {
         let first = ["first", "first_value", "any_value"];
         let first = first.into_iter().find_map(|first| resolve_aggregate(first, &[Self::candidate(scalar)]).ok());
         let call = first.ok_or_else(|| unsupported(format!("GROUP BY of {}", scalar.sql_type())))?;
-        Ok(AggregateItem { call, arguments: vec![scalar.clone()], is_distinct: false, filter: None, order: vec![] })
+        Ok(AggregateItem {
+            call,
+            arguments: vec![scalar.clone()],
+            is_distinct: false,
+            filter: None,
+            order: vec![],
+            made: None,
+        })
     }
 
     /// A name for a group's column.

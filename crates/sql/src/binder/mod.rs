@@ -82,7 +82,7 @@ mod golden;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use datafusion_expr::ScalarUDF;
+use datafusion_expr::{AggregateUDF, ScalarUDF};
 use diligence_base::{Error, Result, Span};
 use diligence_catalog::locks::RowLock;
 use diligence_catalog::{DomainDefinition, LockWay};
@@ -98,7 +98,7 @@ use crate::errors;
 use crate::external::OptionValue;
 use crate::kept_order::KeptOrder;
 use crate::procedural::Procedure;
-use crate::programs::ProgramCall;
+use crate::programs::{CombinedCall, ProgramCall};
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
@@ -288,6 +288,10 @@ pub(crate) trait Context {
     /// The function that calls a process. Fails with 0A000 where there are none.
     fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
         Err(unsupported(format!("the function {}, which a process computes,", call.name)))
+    }
+    /// The aggregate whose states processes make. Fails with 0A000 where there are none.
+    fn combined_program(&self, call: &CombinedCall<'_>) -> Result<Arc<AggregateUDF>> {
+        Err(unsupported(format!("the aggregate {}, which a process computes,", call.name)))
     }
     /// The function that runs a procedure. Fails with 0A000 where there is no session to run it in.
     fn procedure(&self, procedure: Procedure, _is_strict: bool) -> Result<Arc<ScalarUDF>> {

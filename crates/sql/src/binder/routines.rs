@@ -11,7 +11,7 @@ use diligence_pool::{Form, Kind};
 use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, TableAlias,
 };
 
@@ -22,7 +22,7 @@ use super::{Binder, Context, Named, Output, Rows, normalized};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
 use crate::procedural::{Block, Gives, Procedure, check};
 use crate::programs::{Carried, Program, ProgramCall};
-use crate::routines::{Body, Definition, RoutineParameter, polymorphic};
+use crate::routines::{Body, Definition, RoutineParameter, cast, polymorphic};
 
 /// Functions within functions at most: one that calls itself is found by it.
 const ROUTINE_DEPTH_MAX: usize = 32;
@@ -94,7 +94,7 @@ impl Binder<'_> {
         }
         let mut bound = Vec::with_capacity(arguments.len());
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
-            bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
+            bound.push(self.typed_scalar(&parameter.cast(argument), level)?);
         }
         let strict = definition.is_strict.then(|| bound.iter().map(|value| Scalar::IsNull(Box::new(value.clone()))));
         let is_null = strict.map(|nulls| Scalar::any(nulls.collect::<Vec<_>>()));
@@ -131,7 +131,7 @@ impl Binder<'_> {
     ) -> Result<Scalar> {
         let mut bound = Vec::with_capacity(arguments.len());
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
-            bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
+            bound.push(self.typed_scalar(&parameter.cast(argument), level)?);
         }
         self.is_transient.set(true);
         refuse_trigger(definition)?;
@@ -214,7 +214,7 @@ impl Binder<'_> {
         let mut bound = Vec::with_capacity(arguments.len());
         for ((argument, parameter), (_, carried)) in arguments.iter().zip(&definition.parameters).zip(&call.parameters)
         {
-            let argument = self.typed_scalar(&cast_to(argument, parameter), level)?;
+            let argument = self.typed_scalar(&parameter.cast(argument), level)?;
             bound.push(argument.cast(carried.sql_type.clone(), true));
         }
         // Its rows are of this time.
@@ -246,7 +246,7 @@ impl Binder<'_> {
         let program_call = self.program_call(&definition, program)?;
         let parameters = definition.parameters.iter().zip(&program_call.parameters);
         let values = arguments.iter().zip(parameters).map(|(argument, (parameter, (_, carried)))| {
-            let value = cast_to(argument, parameter);
+            let value = parameter.cast(argument);
             // What JSON would write in another way goes as its text.
             match carried.kind {
                 Kind::Boolean | Kind::SmallInt | Kind::Integer | Kind::BigInt => value,
@@ -282,7 +282,7 @@ impl Binder<'_> {
     }
 
     /// What a call of such a function needs. Fails with 0A000 for types that no process gets.
-    fn program_call<'d>(&self, definition: &'d Definition, program: &'d Program) -> Result<ProgramCall<'d>> {
+    pub(super) fn program_call<'d>(&self, definition: &'d Definition, program: &'d Program) -> Result<ProgramCall<'d>> {
         let carried = |data_type: &DataType| Carried::of(self.sql_type(data_type)?.base(), program.form);
         let parameter = |parameter: &RoutineParameter| {
             let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
@@ -367,7 +367,7 @@ impl Binder<'_> {
         }
         let mut bound = Vec::with_capacity(arguments.len());
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
-            bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
+            bound.push(self.typed_scalar(&parameter.cast(argument), level)?);
         }
         if let (Body::Value(value), Some(returns)) = (&definition.body, &definition.returns) {
             let sql_type = self.result_type(returns)?;
@@ -455,7 +455,7 @@ impl Binder<'_> {
     }
 
     /// Of functions of one name the one for these arguments, which are put in order.
-    fn routine_for(
+    pub(super) fn routine_for(
         &self,
         name: &str,
         routines: Vec<Definition>,
@@ -718,7 +718,7 @@ pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedur
     let (definition, arguments) = binder.routine_for(&name, procedures, &given, &level)?;
     let Body::Block(block) = &definition.body else { return Err(none(&name)) };
     let arguments = arguments.iter().zip(&definition.parameters);
-    let arguments = arguments.map(|(argument, parameter)| cast_to(argument, parameter)).collect();
+    let arguments = arguments.map(|(argument, parameter)| parameter.cast(argument)).collect();
     refuse_trigger(&definition)?;
     Ok((binder.procedure_of(&definition, block)?, arguments))
 }
@@ -735,27 +735,9 @@ fn call_of(arguments: &[FunctionArg]) -> Option<Call> {
     arguments.iter().map(one).collect()
 }
 
-/// An argument in its parameter's type.
-fn cast_to(argument: &Expr, parameter: &RoutineParameter) -> Expr {
-    match &parameter.data_type {
-        None => argument.clone(),
-        Some(data_type) => cast(argument, data_type),
-    }
-}
-
 /// The arguments of a macro, in the types that its parameters say.
 fn typed_arguments(definition: &Definition, arguments: &[Expr]) -> Vec<Expr> {
-    arguments.iter().zip(&definition.parameters).map(|(argument, parameter)| cast_to(argument, parameter)).collect()
-}
-
-fn cast(value: &Expr, data_type: &DataType) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(Expr::Nested(Box::new(value.clone()))),
-        data_type: data_type.clone(),
-        array: false,
-        format: None,
-    }
+    arguments.iter().zip(&definition.parameters).map(|(argument, parameter)| parameter.cast(argument)).collect()
 }
 
 fn is_number(sql_type: &SqlType) -> bool {

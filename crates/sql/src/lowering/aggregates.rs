@@ -135,6 +135,17 @@ impl Lowering<'_> {
         values: &mut SubqueryValues,
     ) -> Result<(AggregateFunctionExpr, Vec<Arc<dyn PhysicalExpr>>)> {
         let call = &item.call;
+        if let Some(made) = &item.made {
+            let positions = lowered.positions();
+            let lower = |scalar: &Scalar| self.expressions.lower(scalar, &positions, lowered.schema(), values);
+            let arguments = item.arguments.iter().map(lower).collect::<Result<Vec<_>>>()?;
+            let function = AggregateExprBuilder::new(made.function.clone(), arguments.clone())
+                .schema(lowered.schema().clone())
+                .alias(&column.name)
+                .build()
+                .map_err(from_datafusion)?;
+            return Ok((function, arguments));
+        }
         let mut arguments = self.arguments(call, &item.arguments, lowered, values)?;
         let is_distinct = item.is_distinct && counts_copies(call);
         let is_sorted = collects(call) || matches!(call.overload.body, AggregateBody::Rows(_));

@@ -230,7 +230,11 @@ impl Lowering<'_> {
         let call = resolve_aggregate("single_value", &[candidate])?;
         let new = Column { id: self.numbers.column(), nullable: true, ..column.clone() };
         let arguments = vec![column.scalar()];
-        Ok((column, new, AggregateItem { call, arguments, is_distinct: false, filter: None, order: vec![] }))
+        Ok((
+            column,
+            new,
+            AggregateItem { call, arguments, is_distinct: false, filter: None, order: vec![], made: None },
+        ))
     }
 }
 

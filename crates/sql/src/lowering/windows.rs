@@ -130,6 +130,7 @@ impl Lowering<'_> {
                     is_distinct: *is_distinct,
                     filter: None,
                     order: vec![],
+                    made: None,
                 };
                 let (function, arguments) = self.function(&item, column, lowered, values)?;
                 let data_type = function.field().data_type().clone();

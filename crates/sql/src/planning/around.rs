@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBat
 use arrow::datatypes::SchemaRef;
 use chrono::Utc;
 use datafusion_common::ScalarValue;
-use datafusion_expr::ScalarUDF;
+use datafusion_expr::{AggregateUDF, ScalarUDF};
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Language, Privilege, Subject};
 use diligence_catalog::locks::RowLock;
@@ -47,7 +47,7 @@ use crate::lowering::{self, LoweringOptions};
 use crate::parse::lower;
 pub(super) use crate::parse::parts_of;
 use crate::procedural::Procedure;
-use crate::programs::ProgramCall;
+use crate::programs::{CombinedCall, ProgramCall};
 use crate::routines::Definition;
 use crate::statement::Query;
 use crate::write::triggers::ComputedLater;
@@ -692,6 +692,10 @@ impl Context for Around<'_> {
     }
 
     fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
+        Ok(call.function(&self.planner.options.pool))
+    }
+
+    fn combined_program(&self, call: &CombinedCall<'_>) -> Result<Arc<AggregateUDF>> {
         Ok(call.function(&self.planner.options.pool))
     }
 

@@ -111,10 +111,9 @@ impl Grouped {
         // Counts of no rows are 0: what is read above is not what the aggregate gives.
         let mut counts = Vec::new();
         for (column, item) in &mut aggregate.aggregates {
-            if is_count(item.call.overload.name) {
+            if let Some(nothing) = item.of_no_rows() {
                 let raw = Column { id: numbers.column(), nullable: true, ..column.clone() };
-                let zero = Scalar::Constant(Constant::bigint(0));
-                let counted = Scalar::Coalesce(vec![raw.scalar(), zero]).cast(column.sql_type.clone(), false);
+                let counted = Scalar::Coalesce(vec![raw.scalar(), nothing]).cast(column.sql_type.clone(), false);
                 counts.push((std::mem::replace(column, raw), counted));
             }
         }
@@ -163,10 +162,6 @@ impl Grouped {
             }
         })
     }
-}
-
-fn is_count(name: &str) -> bool {
-    matches!(name, "count" | "regr_count" | "approx_distinct" | "approx_count_distinct")
 }
 
 fn has_form(relation: &Relation, lefts: &BTreeSet<ColumnId>) -> bool {

@@ -351,10 +351,9 @@ impl Domain {
         let (all, of_all) = self.instance(numbers);
         let mut counts = Vec::new();
         for (column, item) in &mut aggregate.aggregates {
-            if matches!(item.call.overload.name, "count" | "regr_count" | "approx_distinct" | "approx_count_distinct") {
+            if let Some(nothing) = item.of_no_rows() {
                 let raw = Column { id: numbers.column(), nullable: true, ..column.clone() };
-                let zero = Scalar::Constant(Constant::bigint(0));
-                let counted = Scalar::Coalesce(vec![raw.scalar(), zero]).cast(column.sql_type.clone(), false);
+                let counted = Scalar::Coalesce(vec![raw.scalar(), nothing]).cast(column.sql_type.clone(), false);
                 counts.push((std::mem::replace(column, raw), counted));
             }
         }

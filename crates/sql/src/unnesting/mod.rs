@@ -282,7 +282,8 @@ impl Unnesting<'_> {
         let count = self.numbers.named("count", SqlType::BigInt, false);
         let rows = count.scalar();
         let call = resolve_aggregate("count", &[])?;
-        let item = AggregateItem { call, arguments: vec![], is_distinct: false, filter: None, order: vec![] };
+        let item =
+            AggregateItem { call, arguments: vec![], is_distinct: false, filter: None, order: vec![], made: None };
         let counted = Relation::Aggregate(Aggregate {
             input: Box::new(Relation::Limit(one)),
             groups: vec![],
@@ -301,7 +302,14 @@ impl Unnesting<'_> {
         let candidate = Candidate { sql_type: element.sql_type.clone(), literal: None };
         let call = resolve_aggregate("array_agg", &[candidate])?;
         let array = self.numbers.named("array", SqlType::array_of(element.sql_type.clone()), true);
-        let item = AggregateItem { call, arguments: vec![element.scalar()], is_distinct: false, filter: None, order };
+        let item = AggregateItem {
+            call,
+            arguments: vec![element.scalar()],
+            is_distinct: false,
+            filter: None,
+            order,
+            made: None,
+        };
         let relation = Relation::Aggregate(Aggregate {
             input: Box::new(relation),
             groups: vec![],

@@ -1,7 +1,7 @@
 //! Aggregates that statements make of functions, as macros:
 //!
-//! * `CREATE AGGREGATE a(t) (SFUNC = f, STYPE = s, INITCOND = '0', FINALFUNC = g)`:
-//!   `CREATE MACRO a(a1) AS "aggregate fold"('f', 's', '0', 'g', a1)`;
+//! * `CREATE AGGREGATE a(t) (SFUNC = f, STYPE = s, INITCOND = '0', FINALFUNC = g, COMBINEFUNC = c)`:
+//!   `CREATE MACRO a(a1) AS "aggregate fold"('f', 's', '0', 'g', a1, combine => 'c')`;
 //! * `DROP AGGREGATE a(t)`: `DROP MACRO a`.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -9,14 +9,15 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::{quoted, word};
 
 /// The function that stands for the steps of an aggregate: the names of the function of a step and of the state's type,
-/// the state's first text and the name of the last function, each NULL if absent; then the arguments.
+/// the state's first text and the name of the last function, each NULL if absent; then the arguments, and by the name
+/// [`COMBINE`] the function that makes one state of two, if there is one.
 pub(crate) const FOLD: &str = diligence_catalog::AGGREGATE_FOLD;
+pub(crate) const COMBINE: &str = "combine";
 
 /// What says nothing about an aggregate's value.
-const IGNORED: [&str; 15] = [
+const IGNORED: [&str; 14] = [
     "PARALLEL",
     "SSPACE",
-    "COMBINEFUNC",
     "SERIALFUNC",
     "DESERIALFUNC",
     "SORTOP",
@@ -83,7 +84,7 @@ fn created(parts: &[Token], at: usize) -> Option<Vec<Token>> {
         [] | [Token::Mul] => 0,
         taken => listed(taken).len(),
     };
-    let (mut step, mut state, mut first, mut last) = (None, None, None, None);
+    let (mut step, mut state, mut first, mut last, mut combine) = (None, None, None, None, None);
     for option in listed(&parts[closed + 2..parts.len() - 1]) {
         let (Token::Word(name), Token::Eq, value) = (option.first()?, option.get(1)?, &option[2..]) else {
             return None;
@@ -92,6 +93,7 @@ fn created(parts: &[Token], at: usize) -> Option<Vec<Token>> {
             "SFUNC" => step = Some(text_of(value)?),
             "STYPE" => state = Some(text_of(value)?),
             "FINALFUNC" => last = Some(text_of(value)?),
+            "COMBINEFUNC" => combine = Some(text_of(value)?),
             "INITCOND" => match value {
                 [Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)] => first = Some(text.clone()),
                 value => first = Some(text_of(value)?),
@@ -114,6 +116,9 @@ fn created(parts: &[Token], at: usize) -> Option<Vec<Token>> {
     for (place, value) in told.into_iter().chain(names).enumerate() {
         made.extend((place > 0).then_some(Token::Comma));
         made.push(value);
+    }
+    if let Some(combine) = combine {
+        made.extend([Token::Comma, word(COMBINE), Token::RArrow, Token::SingleQuotedString(combine)]);
     }
     made.push(Token::RParen);
     Some(made)

@@ -57,7 +57,7 @@ use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
 pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
-pub(crate) use self::folds::FOLD;
+pub(crate) use self::folds::{COMBINE, FOLD};
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::{CONCURRENTLY, IGNORED};
 pub(crate) use self::json_queries::{JSON_CALL, JSON_PASSING};

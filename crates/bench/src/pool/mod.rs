@@ -6,10 +6,14 @@
 //! the time until all have answered; the total cost is that until all are free again, or gone.
 //!
 //! The fixed costs are those of the database: a session, a function's code, its first call, others, the rows as text.
+//! [`doors`] has calls by several clients, of the library and of a server.
+
+mod doors;
 
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -20,6 +24,7 @@ use diligence_base::{Error, Result};
 use diligence_db::{Database, DatabaseOptions, Session};
 use serde_json::{Value, json};
 
+use crate::curve;
 use crate::report::{median, print_table};
 
 /// What to run.
@@ -37,6 +42,15 @@ pub struct PoolArguments {
     /// Rounds: the ways take turns; medians are shown.
     #[arg(long, default_value_t = 11)]
     rounds: usize,
+    /// Draw the costs of each number of exchanges into this folder, as Figures 15 to 20 have them.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// Measure calls of functions instead, by so many clients at once, of the library and of a server.
+    #[arg(long, value_delimiter = ',')]
+    clients: Vec<usize>,
+    /// The diligence that serves them [default: the one beside this program].
+    #[arg(long)]
+    program: Option<PathBuf>,
 }
 
 /// A way to have workers.
@@ -218,6 +232,10 @@ fn resident(mebibytes: usize) -> Vec<u8> {
 
 /// Runs the benchmark and prints its tables.
 pub fn run(arguments: &PoolArguments) -> Result<Value> {
+    if !arguments.clients.is_empty() {
+        let doors = doors::run(&arguments.clients, arguments.rounds, arguments.program.as_deref())?;
+        return Ok(json!({"benchmark": "pool", "doors": doors}));
+    }
     let largest = |values: &[usize]| values.iter().copied().max().unwrap_or(1);
     let standing = largest(&arguments.exchanges) * largest(&arguments.workers);
     let mut ways = vec![
@@ -258,11 +276,27 @@ pub fn run(arguments: &PoolArguments) -> Result<Value> {
                     [workers.to_string()].into_iter().chain(medians.iter().map(|us| format!("{us:.0}"))).collect()
                 });
             print_table(&header, &rows.collect::<Vec<Vec<String>>>());
+            if let Some(folder) = &arguments.svg {
+                let of_these = cases.iter().enumerate().filter(|(_, (known, _))| known == exchanges);
+                let (places, axis): (Vec<_>, Vec<_>) =
+                    of_these.map(|(place, (_, workers))| (place, (workers.to_string(), *workers as u64))).unzip();
+                let lines = names.iter().zip(&times).map(|(name, times)| {
+                    let at = |place: &usize| Some(median(if of == 0 { &times[*place].0 } else { &times[*place].1 }));
+                    (name.clone(), places.iter().map(at).collect::<Vec<_>>())
+                });
+                let title = format!("{what}, {exchanges} exchanges, by workers of each");
+                let drawing = curve::draw(&title, "us", &axis, &lines.collect::<Vec<_>>());
+                save(&folder.join(format!("pool-{}-{exchanges}.svg", what.replace(' ', "-"))), &drawing)?;
+            }
         }
     }
     drop(ways);
     let fixed = fixed_costs(arguments.rounds)?;
     Ok(json!({"benchmark": "pool", "ways": names, "queries": results, "fixed_us": fixed}))
+}
+
+fn save(path: &Path, drawing: &str) -> Result<()> {
+    std::fs::write(path, drawing).map_err(|error| Error::file(format!("cannot write {}: {error}", path.display())))
 }
 
 /// What is paid beside processes.
