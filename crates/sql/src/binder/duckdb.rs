@@ -165,7 +165,7 @@ impl Binder<'_> {
                 Ok(Some(Scalar::Coalesce(vec![is_it, Scalar::Constant(Constant::boolean(false))])))
             }
             (_, 1) => {
-                let part = PARTS.iter().find(|(known, _)| *known == name).map(|(_, part)| TimePart::Named(*part));
+                let part = PARTS.iter().find(|(known, _)| *known == name).map(|(_, part)| TimePart::Named(part));
                 let Some(part) = part.or_else(|| {
                     let per_second = EPOCHS.iter().find(|(known, _)| *known == name)?.1;
                     Some(TimePart::Epoch(per_second))
