@@ -29,8 +29,10 @@ pub(super) struct ColumnAhead {
     pub missing_bytes: usize,
     /// Bytes of what has been read and not passed, as it is in the file.
     pub held_bytes: usize,
-    /// Bytes of the dictionary, and of the longest page so far, when they are not compressed.
+    /// Bytes of the dictionary, as it is kept, and of the longest page so far, when they are not compressed.
     pub decoded_bytes: usize,
+    /// Bytes more while a dictionary that is ahead is taken: of one column at a time.
+    pub passing_bytes: usize,
 }
 
 /// A column of which `at` rows are behind.

@@ -18,7 +18,6 @@ use super::header::{Header, Kind, Malformed, Page, Text, encoding};
 use super::large_page::LargePage;
 use super::page::Pages;
 use super::runs::Runs;
-use super::survey::dictionary_bytes;
 use crate::external::selection::extract;
 use crate::external::source::Source;
 
@@ -32,6 +31,10 @@ pub(super) trait Values: Send + 'static {
     /// Whether values that are not plain come in runs of bits, and not as codes of a dictionary.
     const IN_RUNS: bool = false;
 
+    /// Bytes that are kept of a dictionary of so many values and bytes of text, and bytes more while it is taken.
+    fn dictionary_bytes(values: usize, text_bytes: usize) -> (usize, usize) {
+        (values.saturating_mul(size_of::<Self::Item>()), text_bytes)
+    }
     /// The chunk's dictionary, if it has one: called once at most, before any page of values.
     fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed>;
     /// A page of plain values begins. `values` of them are not NULL, at most.
@@ -339,11 +342,16 @@ impl<V: Values> ColumnRows for FlatRows<V> {
             let here = self.page.as_ref().map_or(0, |page| page.rows);
             let ahead = self.pages.look_ahead((self.behind + rows).saturating_sub(here), rows)?;
             let (dictionary, longest) = &mut self.decoded_bytes;
-            *dictionary = ahead.dictionary.as_ref().map_or(*dictionary, dictionary_bytes);
+            let mut passing_bytes = 0;
+            if let Some(header) = &ahead.dictionary {
+                // Each value has a byte of text at least, so memory is never taken for more of them.
+                let values = header.values.min(header.text_bytes);
+                (*dictionary, passing_bytes) = V::dictionary_bytes(values, header.text_bytes);
+            }
             *longest = ahead.longest_bytes.max(*longest);
             let decoded_bytes = dictionary.saturating_add(*longest);
             let missing_bytes = if here >= self.behind + rows { 0 } else { ahead.missing_bytes };
-            Ok(ColumnAhead { missing_bytes, held_bytes: self.pages.held_bytes(), decoded_bytes })
+            Ok(ColumnAhead { missing_bytes, held_bytes: self.pages.held_bytes(), decoded_bytes, passing_bytes })
         };
         look().map_err(|error| self.error(error))
     }

@@ -137,14 +137,16 @@ impl Steps {
     }
 
     /// Bytes that decoding holds besides what was fetched at first: of each column what has been read, the dictionary,
-    /// the longest page, and the values of a batch.
+    /// the longest page, and the values of a batch; and of one column the text of a dictionary that becomes values.
     pub fn bytes(&self) -> usize {
         let values = self.batch_rows.saturating_mul(VALUE_BYTES);
         let columns = self.columns.values().map(|step| {
             let ColumnAhead { held_bytes, decoded_bytes, .. } = step.ahead;
             held_bytes.saturating_add(decoded_bytes).saturating_add(values)
         });
-        columns.fold(self.asked_bytes, usize::saturating_add).saturating_sub(self.first_bytes)
+        let passing_bytes = self.columns.values().map(|step| step.ahead.passing_bytes).max().unwrap_or(0);
+        let asked_bytes = self.asked_bytes.saturating_add(passing_bytes);
+        columns.fold(asked_bytes, usize::saturating_add).saturating_sub(self.first_bytes)
     }
 }
 

@@ -90,6 +90,11 @@ impl Views {
 impl Values for Views {
     type Item = u128;
 
+    /// Its text is where views lead to.
+    fn dictionary_bytes(values: usize, text_bytes: usize) -> (usize, usize) {
+        (values.saturating_mul(size_of::<u128>()).saturating_add(text_bytes), 0)
+    }
+
     fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed> {
         let text = buffer_of(page.text)?;
         let mut at = page.values;
@@ -176,6 +181,11 @@ impl Codes {
 
 impl Values for Codes {
     type Item = i32;
+
+    /// An array of its texts.
+    fn dictionary_bytes(values: usize, text_bytes: usize) -> (usize, usize) {
+        (values.saturating_mul(size_of::<i32>()).saturating_add(text_bytes), text_bytes)
+    }
 
     fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed> {
         let text = &page.text;
