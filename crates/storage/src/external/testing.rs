@@ -40,7 +40,7 @@ pub(crate) fn try_fetch(cluster: &Arc<dyn Cluster>, columns: &[usize]) -> Result
     run(cluster.fetch(columns))
 }
 
-fn run(fetch: Fetch) -> Result<Fetched> {
+pub(crate) fn run(fetch: Fetch) -> Result<Fetched> {
     match fetch {
         Fetch::Ready(fetched) => Ok(fetched),
         Fetch::Blocking(read) => read(),

@@ -180,6 +180,28 @@ fn long_pages_come_back_part_by_part() {
     }
 }
 
+/// A scan of many such columns in little memory reserves what it keeps.
+#[test]
+fn dictionaries_of_numbers_are_counted_by_their_width() {
+    const COLUMNS: usize = 8;
+    const VALUES: i64 = 60_000;
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..4 * VALUES).map(|row| row * 7919 % VALUES)));
+    let columns = (0..COLUMNS).map(|column| (format!("c{column}"), numbers.clone()));
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let table = table_of("numbers.parquet", write(&batch, properties().set_dictionary_page_size_limit(1 << 20)));
+    let columns = (0..COLUMNS).collect::<Vec<_>>();
+    let request = ScanRequest { columns: columns.clone(), predicate: None };
+    let cluster = table.scan(&request).unwrap().clusters[0].clone();
+    let first = cluster.fetch_in_steps(&columns, 64 << 10).unwrap();
+    let decode =
+        DecodeRequest { columns, filters: vec![], batch_rows: 1024, narrow: true, shared: None, deleted: None };
+    let fetched_bytes = first.bytes;
+    let bytes = fetched_bytes + cluster.decode(run(first.fetch).unwrap(), &decode).unwrap().bytes();
+    let dictionary_bytes = 8 * VALUES as usize;
+    assert!(bytes > COLUMNS * dictionary_bytes, "{bytes} bytes");
+    assert!(bytes < (COLUMNS + 1) * dictionary_bytes * 3 / 2, "{bytes} bytes");
+}
+
 #[test]
 fn narrow_forms_are_used_where_the_file_has_them() {
     let batch = every_type(500);
