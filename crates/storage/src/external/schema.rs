@@ -44,6 +44,12 @@ fn is_boolean_bytes(field: &Field) -> bool {
         && field.metadata().get(EXTENSION_KEY).is_some_and(|name| name == "arrow.bool8")
 }
 
+/// Whether a field is of texts that are JSON.
+fn is_json_text(field: &Field) -> bool {
+    matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+        && field.metadata().get(EXTENSION_KEY).is_some_and(|name| name == "arrow.json")
+}
+
 /// What a file says of a group with the parts of a variant; SQL sees JSON.
 pub(crate) const VARIANT_TYPE: &str = "variant";
 
@@ -116,6 +122,10 @@ pub(crate) fn logical_schema(physical: &Schema) -> Schema {
                 DataType::Utf8View
             }
             _ if is_boolean_bytes(field) => DataType::Boolean,
+            other if told.is_none() && is_json_text(field) => {
+                told = Some((TYPE_KEY.to_owned(), JSON_TYPE.to_owned()));
+                logical_type(other)
+            }
             other if other.is_nested() => with_uuid_texts(&logical_type(other)),
             other => logical_type(other),
         };
@@ -200,7 +210,11 @@ pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&S
                 .with_hint("make two tables of them and combine them with UNION ALL and CAST"));
             };
             let nullable = old.is_nullable() || field.is_nullable();
-            fields[index] = old.clone().with_data_type(wide).with_nullable(nullable);
+            let mut both = old.clone().with_data_type(wide).with_nullable(nullable);
+            if *both.data_type() == DataType::Utf8View && !are_alike(old, field) {
+                both.metadata_mut().remove(TYPE_KEY);
+            }
+            fields[index] = both;
         }
     }
     if fields.len() > COLUMNS_MAX {
@@ -213,6 +227,12 @@ pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&S
     }
     let positions = schemas.iter().map(|schema| positions(&fields, schema)).collect();
     Ok(Merged { schema: Arc::new(Schema::new(fields)), positions })
+}
+
+/// Whether texts of one are such of the other: those that are JSON in one file only are texts.
+fn are_alike(old: &Field, new: &Field) -> bool {
+    let told = |field: &Field| field.metadata().get(TYPE_KEY).map(|told| told.replace("jsonb", JSON_TYPE));
+    told(old) == told(new)
 }
 
 fn merge_declared(files: &[&str], schemas: &[Arc<Schema>], declared: &Schema) -> Result<Merged> {
@@ -590,6 +610,22 @@ mod tests {
     }
 
     #[test]
+    fn texts_that_are_json_in_one_file_only_are_texts() {
+        let of = |told: &[&str]| {
+            let metadata = told.iter().map(|told| (TYPE_KEY.to_owned(), (*told).to_owned())).collect();
+            Arc::new(Schema::new(vec![Field::new("x", DataType::Utf8View, true).with_metadata(metadata)]))
+        };
+        for (first, second, wanted) in [
+            (&["json"][..], &["json"][..], Some("json")),
+            (&["json"], &["jsonb"], Some("json")),
+            (&["json"], &[], None),
+        ] {
+            let merged = merge(&["a", "b"], &[of(first), of(second)], None).unwrap();
+            assert_eq!(merged.schema.field(0).metadata().get(TYPE_KEY).map(String::as_str), wanted);
+        }
+    }
+
+    #[test]
     fn types_that_do_not_fit_name_both_files() {
         let error = merge(
             &["a.csv", "b.csv"],
@@ -630,10 +666,16 @@ mod tests {
         let told = |ty, name: &str| {
             Field::new("a", ty, true).with_metadata([(EXTENSION_KEY.to_owned(), name.to_owned())].into())
         };
-        let fields = vec![told(DataType::FixedSizeBinary(16), "arrow.uuid"), told(DataType::Int8, "arrow.bool8")];
+        let fields = vec![
+            told(DataType::FixedSizeBinary(16), "arrow.uuid"),
+            told(DataType::Int8, "arrow.bool8"),
+            told(DataType::LargeUtf8, "arrow.json"),
+        ];
         let logical = logical_schema(&Schema::new(fields));
         assert_eq!(logical.field(0).metadata()[TYPE_KEY], UUID_TYPE);
         assert_eq!(logical.field(1).data_type(), &DataType::Boolean);
+        assert_eq!(logical.field(2).data_type(), &DataType::Utf8View);
+        assert_eq!(logical.field(2).metadata()[TYPE_KEY], JSON_TYPE);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
 use super::variant::is_variant_group;
 use crate::external::options::Format;
-use crate::external::schema::{TYPE_KEY, UUID_TYPE, VARIANT_TYPE};
+use crate::external::schema::{JSON_TYPE, TYPE_KEY, UUID_TYPE, VARIANT_TYPE};
 use crate::external::source::Source;
 
 /// Bytes read from the end of a file at first: holds the footer of most files, so that one read suffices.
@@ -102,7 +102,7 @@ fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
 }
 
 /// The field in the type that has all of its values: the old timestamps reach beyond nanoseconds, and intervals have
-/// months. What is a UUID says so.
+/// months. What is a UUID or JSON says so.
 fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field {
     let inner = |field: &FieldRef, leaf: &mut usize| Arc::new(told(field, descriptor, leaf));
     let ty = match field.data_type() {
@@ -125,11 +125,23 @@ fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field
                     metadata.insert(TYPE_KEY.to_owned(), UUID_TYPE.to_owned());
                     return field.clone().with_metadata(metadata);
                 }
+                (Some(column), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+                    if is_root && is_json(column) && !field.metadata().contains_key(TYPE_KEY) =>
+                {
+                    let mut metadata = field.metadata().clone();
+                    metadata.insert(TYPE_KEY.to_owned(), JSON_TYPE.to_owned());
+                    return field.clone().with_metadata(metadata);
+                }
                 _ => other.clone(),
             }
         }
     };
     field.clone().with_data_type(ty)
+}
+
+/// Whether a leaf is JSON.
+fn is_json(column: &ColumnDescriptor) -> bool {
+    matches!(column.logical_type_ref(), Some(LogicalType::Json)) || column.converted_type() == ConvertedType::JSON
 }
 
 /// Whether a leaf has months, days and milliseconds.

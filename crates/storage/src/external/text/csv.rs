@@ -260,6 +260,15 @@ fn look(
         let is_free = declared.is_none() && !options.ignore_errors && !options.csv.null_padding;
         let mut written = Cow::Borrowed(&options.csv);
         if is_free
+            && written.skip == 0
+            && written.delimiter.is_none()
+            && let Some((delimiter, line)) = csv_infer::told_by_line(text)
+        {
+            written.to_mut().delimiter = Some(delimiter);
+            mark += line;
+        }
+        let text = &sample.text[mark..];
+        if is_free
             && written.comment.is_none()
             && csv_infer::has_comments(text, sample.complete, &source.name, &written)
         {
@@ -302,20 +311,21 @@ fn describe(
             let line = memchr::memchr_iter(b'\n', &text[..at]).count() + 1;
             return Err(source.error(format!("line {line}: {what}")));
         }
-        let Some(names) = declared else {
-            return Err(source
-                .error("it is empty, so its columns are not known")
-                .with_hint("declare them: CREATE EXTERNAL TABLE t (a INT, …) STORED AS CSV LOCATION '…'"));
-        };
+        if !sample.complete {
+            return Err(source.error(format!("its first record does not end within {} bytes", text.len())));
+        }
+        // An empty file says nothing of columns: other files of the table do, or the statement.
+        let given = &options.csv.names;
+        let fields = declared.map_or(given.len(), <[String]>::len);
         let text = Arc::new(TextFile { source: source.clone(), compression, encoded, body: sample.bytes });
         return Ok(Seen {
             text,
             dialect,
-            header: None,
+            header: (declared.is_none() && !given.is_empty()).then(|| given.clone()),
             has_header: false,
             skip: options.csv.skip,
-            fields: names.len(),
-            guesses: vec![Guess::default(); names.len()],
+            fields,
+            guesses: vec![Guess::default(); fields],
             multiline: false,
             record_bytes: 1.0,
             bytes: sample.bytes,
@@ -330,7 +340,7 @@ fn describe(
     // Lines that end in a delimiter have an empty field at the end that the header may not have.
     let is_padded = options.csv.null_padding;
     let fields = match rest.first() {
-        _ if is_padded && header.is_none() => records.iter().map(Vec::len).max().unwrap_or(0),
+        _ if is_padded => records.iter().map(Vec::len).max().unwrap_or(0),
         Some(record) if header.is_none() && csv_infer::is_trailing(rest, text) => record.len() - 1,
         _ => first.len(),
     };
@@ -352,7 +362,7 @@ fn describe(
     let multiline =
         records.iter().flatten().any(|field| field.is_quoted() && memchr::memchr(b'\n', field.raw(text)).is_some());
     let body = if has_header {
-        match record(text, skip_nothing(text, &dialect), sample.complete, &dialect, |_, _| {}) {
+        match record(text, csv_infer::skip_nothing(text, &dialect), sample.complete, &dialect, |_, _| {}) {
             Found::Record { next } => next,
             _ => 0,
         }
@@ -391,15 +401,6 @@ fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Fi
     }
 }
 
-/// Where the first record begins, after empty lines and comments.
-fn skip_nothing(text: &[u8], dialect: &Dialect) -> usize {
-    let mut at = 0;
-    while let Found::Nothing { next } = record(text, at, true, dialect, |_, _| {}) {
-        at = next;
-    }
-    at
-}
-
 /// One schema for all files: columns by name where files have headers, by position where not.
 fn inferred(seen: &[Seen], options: &OpenOptions, forms: &Forms) -> Result<SchemaRef> {
     let mut names: Vec<String> = Vec::new();
@@ -414,6 +415,10 @@ fn inferred(seen: &[Seen], options: &OpenOptions, forms: &Forms) -> Result<Schem
                 }
             }
         }
+    }
+    if names.is_empty() {
+        // Nothing but empty files: a table without rows.
+        (names, guesses) = (vec!["column_1".to_owned()], vec![Guess::default()]);
     }
     let fields = names.into_iter().zip(guesses).map(|(name, guess)| {
         let guess = guess.limited(&options.csv.candidates);
@@ -483,6 +488,7 @@ impl CsvFile {
         const READ_BYTES: u64 = 8 * 1024 * 1024;
         let source = &self.text.source;
         let Dialect { delimiter, quote, escape, .. } = self.dialect;
+        let last = |bytes: &[u8], before: u8| self.dialect.last_byte(bytes).unwrap_or(before);
         let mut parts = Vec::new();
         let (mut start, mut at) = (self.text.body, self.text.body);
         let mut inside = false;
@@ -525,16 +531,16 @@ impl CsvFile {
                         start = next;
                     }
                 } else if let Some(skip) = memchr::memchr2(quote, b'\n', &bytes[index..]) {
+                    before = last(&bytes[index..index + skip], before);
                     index += skip;
-                    before = bytes[index - 1];
                     continue;
                 } else {
                     break;
                 }
-                before = bytes[index];
+                before = last(&bytes[index..=index], before);
                 index += 1;
             }
-            before = bytes[bytes.len() - 1];
+            before = last(&bytes[index.min(bytes.len())..], before);
             at = end;
         }
         if start < source.bytes || parts.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! The grammar is RFC 4180's with any delimiter and quote: a field that begins with a quote ends with one; inside, a
 //! doubled quote (or an escaped one) stands for itself, and delimiters and line ends are text. A quote inside a field
-//! that does not begin with one is text. Records end with a line feed, or a carriage return and a line feed. Empty
+//! that does not begin with one is text. Blanks around quotes are no text where a dialect says so. Records end with a line feed, or a carriage return and a line feed. Empty
 //! lines are no records.
 
 use std::borrow::Cow;
@@ -15,8 +15,17 @@ pub(in crate::external) struct Dialect {
     /// `None`: quotes are doubled.
     pub escape: Option<u8>,
     pub comment: Option<u8>,
+    /// Whether blanks around the quotes of a field are none of it: `"a", "b"`.
+    pub pads_quotes: bool,
     /// Whether an empty line is a record of one empty field: where records have one field.
     pub blank_is_record: bool,
+}
+
+impl Dialect {
+    /// The last byte that says whether a quote behind these bytes begins a field; `None` if there is none.
+    pub fn last_byte(&self, bytes: &[u8]) -> Option<u8> {
+        bytes.iter().rev().copied().find(|byte| !self.pads_quotes || *byte != b' ')
+    }
 }
 
 /// Where a field's text is: after the opening quote, if it has one.
@@ -83,6 +92,11 @@ impl Field {
     }
 }
 
+/// The first place from `at` on that has no blank.
+fn behind_blanks(text: &[u8], at: usize) -> usize {
+    at + text[at..].iter().take_while(|byte| **byte == b' ').count()
+}
+
 /// Finds the record that begins at `at`. `last` says that nothing comes after the text; then its end ends a record.
 /// Fields are handed to `field` with their number, from 0.
 pub(in crate::external) fn record(
@@ -120,6 +134,10 @@ pub(in crate::external) fn record(
     }
     let mut number = 0;
     loop {
+        if dialect.pads_quotes {
+            let behind = behind_blanks(text, at);
+            at = if text.get(behind) == Some(&dialect.quote) { behind } else { at };
+        }
         if text.get(at) == Some(&dialect.quote) {
             let start = at + 1;
             let (end, flags) = match closing_quote(text, start, dialect) {
@@ -128,7 +146,7 @@ pub(in crate::external) fn record(
                 None => return Found::Incomplete,
             };
             let span = Field::new(start, end, flags | QUOTED);
-            at = end + 1;
+            at = if dialect.pads_quotes { behind_blanks(text, end + 1) } else { end + 1 };
             match text.get(at) {
                 Some(&byte) if byte == dialect.delimiter => {
                     field(number, span);
@@ -205,8 +223,14 @@ fn closing_quote(text: &[u8], start: usize, dialect: &Dialect) -> Option<(usize,
 mod tests {
     use super::*;
 
-    const PLAIN: Dialect =
-        Dialect { delimiter: b',', quote: b'"', escape: None, comment: None, blank_is_record: false };
+    const PLAIN: Dialect = Dialect {
+        delimiter: b',',
+        quote: b'"',
+        escape: None,
+        comment: None,
+        pads_quotes: false,
+        blank_is_record: false,
+    };
 
     fn all(text: &str, dialect: &Dialect) -> Result<Vec<Vec<String>>, String> {
         let bytes = text.as_bytes();
@@ -245,6 +269,20 @@ mod tests {
         ];
         for (text, records) in cases {
             assert_eq!(all(text, &PLAIN).unwrap(), records, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn blanks_stand_around_quotes() {
+        let padded = Dialect { pads_quotes: true, ..PLAIN };
+        let text = " \"a, b\" ,  \"c\"\r\nd, e\n\"f\"  \n  ,\"g\" ";
+        let records: [&[&str]; 4] = [&["'a, b'", "'c'"], &["d", " e"], &["'f'"], &["  ", "'g'"]];
+        assert_eq!(all(text, &padded).unwrap(), records);
+        assert!(all(" \"a\" b,c\n", &padded).unwrap_err().contains("text after the quote"));
+        assert_eq!(all(" \"a\",b\n", &PLAIN).unwrap(), [vec![" \"a\"".to_owned(), "b".to_owned()]]);
+        for end in 1..11 {
+            let cut = &text.as_bytes()[..end];
+            assert_eq!(record(cut, 0, false, &padded, |_, _| {}), Found::Incomplete, "{end}");
         }
     }
 

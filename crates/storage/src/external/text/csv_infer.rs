@@ -64,8 +64,8 @@ impl Guess {
         self.boolean &= is_boolean(raw);
         if self.long || self.float {
             let number = forms.number(raw);
-            // What begins with zeros is no number but a code: 007.
-            let is_code = has_leading_zero(&number);
+            // What begins with zeros or a plus is no number but a code: 007, +4930123.
+            let is_code = has_leading_zero(&number) || number.starts_with(b"+");
             self.integer &= !is_code && parse_integer::<i64>(&number).is_some();
             self.long &= !is_code && is_long_integer(&number);
             self.float &= !is_code && is_float(&number);
@@ -240,8 +240,11 @@ fn is_float(raw: &[u8]) -> bool {
         && parse_text::<f64>(raw).is_some()
 }
 
+/// Whether a timestamp has a zone behind its time: `Z`, `+02:00`, `UTC` or `Europe/Berlin`.
 fn is_zoned(raw: &[u8]) -> bool {
-    raw.len() > 10 && (raw.ends_with(b"Z") || raw[10..].iter().any(|byte| matches!(byte, b'+' | b'-')))
+    let Some(behind_date) = raw.get(10..) else { return false };
+    let time = behind_date.strip_prefix(b"T").or(behind_date.strip_prefix(b"t")).unwrap_or(behind_date);
+    time.iter().any(|byte| matches!(byte, b'+' | b'-') || byte.is_ascii_alphabetic())
 }
 
 /// The records at the start of a text, at most so many, as fields. Stops where a record is cut off, and where one is
@@ -271,6 +274,15 @@ fn placed_records(text: &[u8], last: bool, dialect: &Dialect, at_most: usize, sk
     records
 }
 
+/// Where the first record begins, after empty lines and comments.
+pub(super) fn skip_nothing(text: &[u8], dialect: &Dialect) -> usize {
+    let mut at = 0;
+    while let Found::Nothing { next } = record(text, at, true, dialect, |_, _| {}) {
+        at = next;
+    }
+    at
+}
+
 /// The delimiters that are looked for.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
@@ -294,30 +306,57 @@ pub(super) fn has_comments(text: &[u8], last: bool, name: &str, options: &CsvOpt
 /// Records looked at to find comments.
 const COMMENT_RECORDS: usize = 1000;
 
-/// Where the header or the first record is, behind lines about the file: the first of them has one field, all have
-/// fewer than the records, and these have all the same number. 0 if there are no such lines.
+/// The delimiter that a first line `sep=;` says, as spreadsheets write and read it, and the bytes of the line.
+pub(super) fn told_by_line(text: &[u8]) -> Option<(u8, usize)> {
+    let line = &text[..memchr::memchr(b'\n', text)?];
+    let told = line.strip_suffix(b"\r").unwrap_or(line);
+    let told = told.strip_prefix(b"\"").and_then(|told| told.strip_suffix(b"\"")).unwrap_or(told);
+    match told {
+        [word @ .., delimiter] if word.eq_ignore_ascii_case(b"sep=") => Some((*delimiter, line.len() + 1)),
+        _ => None,
+    }
+}
+
+/// Where the header or the first record is, behind lines about the file ([`are_about_the_file`]). 0 if there are no
+/// such lines.
 pub(super) fn preamble(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> usize {
     let delimiters = told_delimiter(name, options).map_or_else(|| DELIMITERS.to_vec(), |delimiter| vec![delimiter]);
     let found = delimiters.into_iter().filter_map(|delimiter| {
         let records = placed_records(text, last, &dialect_with(options, delimiter), DELIMITER_RECORDS, false);
         let count = records.last().map(|(_, fields)| fields.len()).filter(|count| *count > 1)?;
         let first = records.iter().rposition(|(_, fields)| fields.len() != count).map_or(0, |place| place + 1);
-        let is_one = match &records[..first] {
-            [] => true,
-            [(_, line), others @ ..] => {
-                line.len() == 1
-                    && others.iter().all(|(_, fields)| fields.len() < count)
-                    && first <= PREAMBLE_LINES_MAX
-                    && records.len() - first >= 2
-            }
-        };
-        is_one.then(|| (count, records[first].0))
+        let is_one = first == 0 || are_about_the_file(text, &records, first);
+        is_one.then(|| (count, records[first].0, first == 0 && records.len() > 1))
     });
-    // Of several delimiters the one that makes the most fields; what has no lines in front of it is as it is.
     let found = found.collect::<Vec<_>>();
-    let most = found.iter().map(|(count, _)| *count).max().unwrap_or(0);
-    let starts = found.into_iter().filter(|(count, _)| *count == most).map(|(_, start)| start);
+    // Where a delimiter splits all lines alike, there are no lines in front of them.
+    if let Some((_, start, _)) = found.iter().find(|(_, _, is_even)| *is_even) {
+        return *start;
+    }
+    // Of several delimiters the one that makes the most fields.
+    let most = found.iter().map(|(count, _, _)| *count).max().unwrap_or(0);
+    let starts = found.into_iter().filter(|(count, _, _)| *count == most).map(|(_, start, _)| start);
     starts.min().unwrap_or(0)
+}
+
+/// Whether the records in front of this one are lines about the file: all of them have fewer fields, and the first has
+/// one, or all begin with a word and a blank line is behind them, as in `Account;12` and `From;2024-01-01`.
+fn are_about_the_file(text: &[u8], records: &[(usize, Vec<Field>)], first: usize) -> bool {
+    let (lines, rest) = records.split_at(first);
+    let Some((start, record)) = rest.first() else { return false };
+    if lines.len() > PREAMBLE_LINES_MAX || lines.iter().any(|(_, fields)| fields.len() >= record.len()) {
+        return false;
+    }
+    if lines.first().is_some_and(|(_, fields)| fields.len() == 1) {
+        return rest.len() >= 2;
+    }
+    let is_word = |field: &Field| {
+        let mut guess = Guess::default();
+        guess.see(field.is_quoted(), field.raw(text), &Forms::default());
+        !field.raw(text).is_empty() && guess.data_type() == DataType::Utf8View
+    };
+    let is_apart = text[..*start].ends_with(b"\n\n") || text[..*start].ends_with(b"\n\r\n");
+    is_apart && rest.len() >= 3 && lines.iter().all(|(_, fields)| fields.first().is_some_and(is_word))
 }
 
 /// Lines in front of the header, at most.
@@ -339,6 +378,7 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
         quote: options.quote.unwrap_or(b'"'),
         escape: options.escape,
         comment: options.comment,
+        pads_quotes: false,
         blank_is_record: false,
     }
 }
@@ -347,13 +387,25 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
 /// inside of quotes with a backslash in front of them, and single quotes, are tried where the text makes no sense
 /// otherwise.
 pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
-    let usual = delimited(text, last, name, options);
-    if options.quote.is_some() || options.escape.is_some() || is_even(text, last, &usual) {
+    let usual = delimited(text, last, name, options, false);
+    let padded = || Some(delimited(text, last, name, options, true)).filter(|padded| is_even(text, last, padded));
+    if has_padded_quotes(text, &usual)
+        && let Some(padded) = padded()
+    {
+        return padded;
+    }
+    if is_even(text, last, &usual) {
+        return usual;
+    }
+    if let Some(padded) = padded() {
+        return padded;
+    }
+    if options.quote.is_some() || options.escape.is_some() {
         return usual;
     }
     let escaped = CsvOptions { escape: Some(b'\\'), ..options.clone() };
     let single = CsvOptions { quote: Some(b'\''), ..options.clone() };
-    let mut others = [escaped, single].into_iter().map(|options| delimited(text, last, name, &options));
+    let mut others = [escaped, single].into_iter().map(|options| delimited(text, last, name, &options, false));
     others.find(|dialect| is_even(text, last, dialect)).unwrap_or(usual)
 }
 
@@ -375,8 +427,18 @@ fn is_even(text: &[u8], last: bool, dialect: &Dialect) -> bool {
 /// Records looked at to find quotes.
 const EVEN_RECORDS: usize = 1000;
 
-fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
-    let with = |delimiter| dialect_with(options, delimiter);
+/// Whether there are quotes that begin a field behind blanks, as in `"a", "b"`.
+fn has_padded_quotes(text: &[u8], dialect: &Dialect) -> bool {
+    let padded = [b' ', dialect.quote];
+    let mut found = memchr::memmem::find_iter(text, &padded);
+    found.any(|at| {
+        let before = text[..at].iter().rfind(|byte| **byte != b' ');
+        before.is_none_or(|byte| DELIMITERS.contains(byte) || [dialect.delimiter, b'\n'].contains(byte))
+    })
+}
+
+fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions, pads_quotes: bool) -> Dialect {
+    let with = |delimiter| Dialect { pads_quotes, ..dialect_with(options, delimiter) };
     if let Some(delimiter) = told_delimiter(name, options) {
         return with(delimiter);
     }
@@ -385,8 +447,9 @@ fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Diale
         let records = records(text, last, &with(delimiter), DELIMITER_RECORDS, false);
         let Some(first) = records.first() else { continue };
         let even = records.iter().filter(|record| record.len() == first.len()).count();
-        // All records but perhaps a broken one must agree.
-        if first.len() > 1 && even * 10 >= records.len() * 9 && first.len() > best.0 {
+        // All records but perhaps a broken one must agree, unless they may lack fields.
+        let is_even = options.null_padding || even * 10 >= records.len() * 9;
+        if first.len() > 1 && is_even && first.len() > best.0 {
             best = (first.len(), delimiter);
         }
     }
@@ -431,7 +494,7 @@ pub(super) fn has_header(
     if guesses.iter().any(typed) || declared.is_some() {
         return false;
     }
-    // Only strings everywhere: names are there, differ from each other, and are no numbers.
+    // Only strings everywhere: names are there, differ from each other, and are no numbers. `t` and `no` are names.
     let mut names = first.iter().map(|field| field.text(text, dialect)).collect::<Vec<_>>();
     let count = names.len();
     names.sort();
@@ -439,7 +502,7 @@ pub(super) fn has_header(
     let named = first.iter().all(|&field| {
         let mut alone = Guess::default();
         alone.see(field.is_quoted(), field.raw(text), forms);
-        !field.raw(text).is_empty() && alone.data_type() == DataType::Utf8View
+        !field.raw(text).is_empty() && matches!(alone.data_type(), DataType::Utf8View | DataType::Boolean)
     });
     named && names.len() == count
 }
@@ -514,6 +577,11 @@ mod tests {
         assert_eq!(guess(&["2024-01-01 10:00:00.1234567"]), Timestamp(TimeUnit::Nanosecond, None));
         assert_eq!(guess(&["2024-01-01T10:00:00Z"]), Timestamp(TimeUnit::Microsecond, Some("UTC".into())));
         assert_eq!(guess(&["2024-01-01T10:00:00Z", "2024-01-01T10:00:00"]), Utf8View);
+        for zoned in ["2024-01-01 10:00:00 UTC", "2024-01-01 10:00:00 Europe/Berlin", "2024-01-01 10:00:00+02"] {
+            assert_eq!(guess(&[zoned]), Timestamp(TimeUnit::Microsecond, Some("UTC".into())), "{zoned}");
+        }
+        assert_eq!(guess(&["+4930123", "5"]), Utf8View);
+        assert_eq!(guess(&["+1.5"]), Utf8View);
         assert_eq!(guess(&["007", "12"]), Utf8View);
         assert_eq!(guess(&["01/02/2024", "13/02/2024"]), Date32);
         assert_eq!(guess(&["01/02/2024", "12/02/2024"]), Date32);
@@ -552,6 +620,9 @@ mod tests {
         assert!(!header("1,2\n3,4\n"));
         assert!(!header("x,1\ny,2\n"));
         assert!(header("a\n"));
+        assert!(header("t\n02-Jan-2024\n"));
+        assert!(header("no,f\nx1,y1\n"));
+        assert!(!header("t\nf\n"));
         assert!(!header("a,a\nb,c\n"));
     }
 
@@ -565,12 +636,30 @@ mod tests {
         for plain in ["a,b\n1,2\n", "a,b\n1,2,3\n4,5,6\n", "a\n1\n", "a\n1,2\n", "a,b,c\n1\n2,3,4\n5,6,7\n"] {
             assert_eq!(start(plain), plain);
         }
+        let bank = "Account;DE12\nFrom;2024-01-01\n\nday;text;amount\n1.2.2024;a;-5,00\n2.2.2024;b;2,50\n";
+        assert_eq!(start(bank), &bank[bank.find("day").unwrap()..]);
+        for plain in [
+            "name,notes\nAnn,\"a; b; c\"\nBob,d; e; f\n",
+            "a,b\n1,2\n\nc,d,e\n1,2,3\n4,5,6\n",
+            "a,b\nx,2\nc,d,e\n1,2,3\n4,5,6\n",
+        ] {
+            assert_eq!(start(plain), plain);
+        }
         let comments = |text: &str| has_comments(text.as_bytes(), true, "a.csv", &CsvOptions::default());
         assert!(comments("# c\n# d,e\nid,n,x\n1,2,3\n"));
         assert!(comments("id,n\n1,2\n# c\n3,4\n"));
         assert!(!comments("#id,n\n1,2\n"));
         assert!(!comments("##x\n#id,n\n1,2\n"));
         assert!(!comments("tag\n#a\n#b\n"));
+    }
+
+    #[test]
+    fn a_line_says_the_delimiter() {
+        assert_eq!(told_by_line(b"sep=;\na;b\n"), Some((b';', 6)));
+        assert_eq!(told_by_line(b"\"SEP=|\"\r\na|b\n"), Some((b'|', 9)));
+        for other in [&b"sep=;"[..], b"sep=\n1\n", b"sep=;;\n", b"separate\n", b"\n"] {
+            assert_eq!(told_by_line(other), None);
+        }
     }
 
     #[test]
@@ -583,6 +672,13 @@ mod tests {
         assert_eq!(find("a,b\n\"x \\\"y\\\" z\",1\nb,2\n"), (b'"', Some(b'\\')));
         assert_eq!(find("a,b\n'x,y',1\n'z',2\n"), (b'\'', None));
         assert_eq!(find("a,b\n'tis,1\n1,2,3\n"), (b'"', None));
+        let pads = |text: &str| dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default()).pads_quotes;
+        assert!(pads("\"a\", \"b\"\n\"x\", \"y, z\"\n"));
+        assert!(pads("a; b\n1;   \"x; y\"\n"));
+        assert!(pads("a,b\n \"x\",1\n\"y\" ,2\n"));
+        assert!(pads("a,b\n\"x\" ,1\n\"y\",2\n"));
+        assert!(!pads("a,b\n1, \"x\" and more\n"));
+        assert!(!pads("a,b\n1,say \"x\"\n"));
         assert_eq!(find("a\n1\n"), (b'"', None));
     }
 

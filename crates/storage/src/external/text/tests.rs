@@ -183,7 +183,6 @@ fn errors_name_line_and_column() {
     let error = try_read_all(&table, &request, &[], 10, true).unwrap_err();
     assert!(error.message().contains("bad.csv, line 4: column 'b': 'x' is no BIGINT"), "{error}");
     for (name, text, message) in [
-        ("empty.csv", "", "it is empty"),
         ("wide.csv", "\u{0}\u{0}", "it is no text file"),
         ("bad.json", "{\"a\":1}\n{\"a\":}\n", "bad.json: line 2"),
         ("bad.json", "7\n8x\n", "bad.json: line 2"),

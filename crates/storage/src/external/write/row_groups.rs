@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion_common::config::TableParquetOptions;
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_writer::{
@@ -28,7 +28,7 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as ParquetType};
 
 use super::blocks::Outbox;
 use crate::external::parquet::chunk_range;
-use crate::external::schema::is_uuid_bytes;
+use crate::external::schema::{TYPE_KEY, is_uuid_bytes};
 use crate::foreign_error::{from_arrow, from_datafusion, from_parquet};
 
 /// Rows are kept as they are until they have so many bytes.
@@ -280,23 +280,39 @@ fn arrow_writer(
     ArrowWriter::try_new_with_options(outbox, schema.clone(), options).map_err(from_parquet)
 }
 
-/// The schema of a file with UUIDs, which says what they are; `None` if it has none.
+/// What other programs take a column for that Arrow's type does not tell.
+fn told_type(field: &Field) -> Option<LogicalType> {
+    let is_json = || {
+        *field.data_type() == DataType::Utf8View
+            && field.metadata().get(TYPE_KEY).is_some_and(|told| matches!(told.as_str(), "json" | "jsonb"))
+    };
+    match is_uuid_bytes(field) {
+        true => Some(LogicalType::Uuid),
+        false => is_json().then_some(LogicalType::Json),
+    }
+}
+
+/// The schema of a file with UUIDs or JSON, which says what they are; `None` if it has none.
 fn told_schema(schema: &SchemaRef, coerces: bool) -> Result<Option<SchemaDescriptor>> {
-    if !schema.fields().iter().any(|field| is_uuid_bytes(field)) {
+    if !schema.fields().iter().any(|field| told_type(field).is_some()) {
         return Ok(None);
     }
     let told = || {
         let plain = ArrowSchemaConverter::new().with_coerce_types(coerces).convert(schema)?;
         let root = plain.root_schema();
         let fields = root.get_fields().iter().zip(schema.fields()).map(|(ty, field)| {
-            if !is_uuid_bytes(field) {
-                return Ok(ty.clone());
-            }
-            let builder = ParquetType::primitive_type_builder(ty.name(), PhysicalType::FIXED_LEN_BYTE_ARRAY);
-            let builder = builder.with_length(16).with_repetition(ty.get_basic_info().repetition());
+            let Some(told) = told_type(field) else { return Ok(ty.clone()) };
+            let builder = match told {
+                LogicalType::Uuid => {
+                    let bytes = PhysicalType::FIXED_LEN_BYTE_ARRAY;
+                    ParquetType::primitive_type_builder(ty.name(), bytes).with_length(16)
+                }
+                _ => ParquetType::primitive_type_builder(ty.name(), PhysicalType::BYTE_ARRAY),
+            };
             builder
+                .with_repetition(ty.get_basic_info().repetition())
                 .with_id(ty.get_basic_info().has_id().then(|| ty.get_basic_info().id()))
-                .with_logical_type(Some(LogicalType::Uuid))
+                .with_logical_type(Some(told))
                 .build()
                 .map(Arc::new)
         });
