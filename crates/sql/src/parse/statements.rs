@@ -140,9 +140,14 @@ impl StatementParser<'_> {
             let columns = if is_listed { self.names()? } else { Vec::new() };
             CopySource::Relation(name, columns)
         };
+        if self.parser.parse_keyword(Keyword::FROM) {
+            self.file_is_named()?;
+            return self.parser.expected("the name of a file in quotes", self.parser.peek_token());
+        }
         let (mut target, mut format, mut partitioned_by, mut options) = (None, None, None, None);
         loop {
             if self.parser.parse_keyword(Keyword::TO) {
+                self.file_is_named()?;
                 let place = self.parser.parse_literal_string()?;
                 once(&mut target, "TO", place)?;
             } else if self.parser.parse_keywords(&[Keyword::STORED, Keyword::AS]) {
@@ -164,6 +169,25 @@ impl StatementParser<'_> {
         let Some(target) = target else { return error("COPY needs TO and the name of a file, and found none") };
         let (partitioned_by, options) = (partitioned_by.unwrap_or_default(), options.unwrap_or_default());
         Ok(CopyTo { source, target, format, partitioned_by, options })
+    }
+
+    /// Fails if a COPY names no file, but the client or a program.
+    fn file_is_named(&self) -> Parsed<()> {
+        let Token::Word(word) = self.parser.peek_token().token else { return Ok(()) };
+        match word.value.to_ascii_uppercase().as_str() {
+            "STDOUT" => error(
+                "COPY TO STDOUT is for clients of a server over PostgreSQL's protocol; in this process \
+                 COPY … TO '/dev/stdout' (FORMAT csv) writes to standard output",
+            ),
+            "STDIN" => error(
+                "COPY FROM STDIN is for clients of a server over PostgreSQL's protocol; in this process \
+                 COPY … FROM '/dev/stdin' (FORMAT csv) reads standard input",
+            ),
+            "PROGRAM" => error(
+                "COPY does not run programs; the shell's \\copy does, and COPY reads and writes pipes that have a name",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// What follows EXPLAIN. A parenthesis is that of options, unless a query begins behind it.

@@ -832,7 +832,13 @@ impl Context for Around<'_> {
             return Some((format!("no table is named '{name}'; there is a folder of this name"), hint));
         }
         self.at.options.files.meta(path).ok()?;
-        let hint = format!("if it holds a table, say how: CREATE EXTERNAL TABLE … STORED AS CSV LOCATION '{name}'");
+        let is_spreadsheet = [".xlsx", ".xls", ".ods"].iter().any(|end| name.to_ascii_lowercase().ends_with(end));
+        let hint = match is_spreadsheet {
+            true => "spreadsheets are not read: save it as CSV".to_owned(),
+            false => format!(
+                "if it holds a table, say how: read_csv('{name}'), read_json('{name}') or read_parquet('{name}')"
+            ),
+        };
         Some((format!("no table is named '{name}'; there is a file of this name, which does not show a format"), hint))
     }
 

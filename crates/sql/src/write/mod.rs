@@ -245,6 +245,9 @@ mod tests {
         let (copy, _) = planned("COPY t TO 'a.csv' (FORMAT csv, DELIMITER '|', HEADER true);").unwrap();
         assert_eq!(option(&copy, "delimiter").as_deref(), Some("|"));
         assert_eq!(option(&copy, "has_header").as_deref(), Some("true"));
+        assert!(planned("COPY t TO 'a.csv' (ENCODING 'UTF-8')").is_ok());
+        let error = planned("COPY t TO 'a.csv' (ENCODING 'latin1')").unwrap_err();
+        assert_eq!(error.code(), Some("0A000"));
         let error = planned("COPY t TO 'a.csv' OPTIONS (delimitr ';')").unwrap_err();
         assert_eq!(error.hint(), Some("did you mean 'delimiter'?"));
     }
