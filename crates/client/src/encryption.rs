@@ -14,9 +14,12 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_rustls::rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme, WantsVerifier,
+};
 
 use crate::message;
 use crate::socket::Socket;
@@ -78,12 +81,29 @@ async fn encrypted(url: &Url, stream: TcpStream) -> Result<Socket> {
     Ok(Socket::Encrypted(Box::new(stream)))
 }
 
+/// Encrypts a connection to a host. Its certificate must match the name and be signed by an authority of the system's
+/// list, or of the file that `SSL_CERT_FILE` names. Fails with kind `File` if there is no such list, and with kind
+/// `Resource` otherwise.
+pub async fn encrypt(host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::resource(format!("the connection to {host} cannot be encrypted: {error}"))
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
+    let config = builder(Arc::new(ring::default_provider()))?.with_root_certificates(roots(None)?);
+    let connector = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    connector.connect(name, stream).await.map_err(|error| failed(&error))
+}
+
+fn builder(provider: Arc<CryptoProvider>) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::bug(format!("TLS: {error}")))
+}
+
 /// The TLS configuration.
 fn config(url: &Url) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::bug(format!("TLS: {error}")))?;
+    let builder = builder(provider.clone())?;
     let mut config = match url.encryption {
         Encryption::Verified => builder.with_root_certificates(roots(url.roots.as_deref())?),
         _ => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),

@@ -23,6 +23,7 @@ mod socket;
 mod url;
 
 pub use connection::{Answer, Connection, Done, Error};
+pub use encryption::encrypt;
 pub use message::{Column, Failure, Message};
 pub use socket::Address;
 pub use url::{Encryption, Url, UrlParts};
