@@ -42,8 +42,8 @@ export function ago(at) {
   return new Date(at).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 
-const NUMBERS = /^(smallint|integer|bigint|numeric|real|double precision)/;
-const TIMES = /^(date|timestamp)/;
+const NUMBERS = /^(smallint|integer|bigint|numeric|real|double precision)[^[]*$/;
+const TIMES = /^(date|timestamp)[^[]*$/;
 
 /** Whether a column's values are numbers. */
 export const isNumber = (column) => NUMBERS.test(column.type);

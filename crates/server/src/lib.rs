@@ -13,7 +13,7 @@
 //!
 //! The rooms, of which each imports only those before it: `log`, `sqlstate`, `spans`, `measures`, `scram`, `roles`,
 //! `encoding`, `stages`, `registry`, `admission`, `execution`, `collector`, `config`, `service`, `accepting`,
-//! `listing`, `session`, `http`, `telemetry`, `pg`, `flight`, `server`, `process`.
+//! `listing`, `session`, `http`, `telemetry`, `pg`, `in_process`, `flight`, `server`, `process`.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.
@@ -28,6 +28,7 @@ mod encoding;
 pub mod execution;
 pub mod flight;
 pub mod http;
+mod in_process;
 mod listing;
 pub mod log;
 pub mod measures;
@@ -46,5 +47,6 @@ mod telemetry;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
 pub use encoding::{PlainNumeric, compact, texts};
+pub use in_process::{ProcessCopy, is_idle_setting};
 pub use log::{LogFormat, LogLevel, LogOptions};
 pub use server::{Addresses, Server};

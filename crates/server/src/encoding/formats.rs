@@ -98,7 +98,9 @@ impl BodyWriter {
         match self.format {
             Format::Json => {
                 let columns = self.schema.fields().iter().map(|field| {
-                    json!({ "name": field.name(), "type": diligence_db::postgres::field_type(field).element.sql_name })
+                    let told = diligence_db::postgres::field_type(field);
+                    let list = if told.is_array { "[]" } else { "" };
+                    json!({ "name": field.name(), "type": format!("{}{list}", told.element.sql_name) })
                 });
                 let columns = serde_json::Value::Array(columns.collect());
                 format!("{{\"query\":{},\"columns\":{columns},\"rows\":[", json!(query)).into_bytes()
@@ -199,8 +201,8 @@ fn not_written(error: arrow::error::ArrowError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Decimal256Array, Int64Array, StringViewArray};
-    use arrow::datatypes::{DataType, Field, Schema, i256};
+    use arrow::array::{BinaryViewArray, Decimal256Array, Int64Array, ListArray, StringViewArray};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema, i256};
 
     use super::*;
 
@@ -239,6 +241,34 @@ mod tests {
         let bytes = written(Format::Arrow, 2);
         let reader = arrow::ipc::reader::StreamReader::try_new(bytes.as_slice(), None).unwrap();
         assert_eq!(reader.map(|read| read.unwrap().num_rows()).sum::<usize>(), 4);
+    }
+
+    #[test]
+    fn json_is_nested_and_bytes_are_texts() {
+        let told = |name: &str| [("sql_type".to_owned(), name.to_owned())].into();
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        let fields = vec![
+            Field::new("j", DataType::Utf8View, true).with_metadata(told("jsonb")),
+            Field::new("b", DataType::BinaryView, true),
+            Field::new("l", DataType::List(item), true),
+        ];
+        let schema = Arc::new(Schema::new(fields));
+        let texts = StringViewArray::from(vec![Some("{\"a\":\n[1.50, null]}"), None, Some("no \"JSON")]);
+        let bytes = BinaryViewArray::from(vec![Some(&b"\x00\xff"[..]), None, Some(&b""[..])]);
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)]), None, Some(vec![])]);
+        let columns: Vec<arrow::array::ArrayRef> = vec![Arc::new(texts), Arc::new(bytes), Arc::new(lists)];
+        let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
+        let mut lines = BodyWriter::new(Format::JsonLines, schema.clone()).unwrap();
+        assert_eq!(
+            String::from_utf8(lines.batch(&batch).unwrap()).unwrap(),
+            "{\"j\":{\"a\": [1.50, null]},\"b\":\"\\\\x00ff\",\"l\":[1]}\n{\"j\":null,\"b\":null,\"l\":null}\n\
+             {\"j\":\"no \\\"JSON\",\"b\":\"\\\\x\",\"l\":[]}\n"
+        );
+        let begun = BodyWriter::new(Format::Json, schema).unwrap().begin(None);
+        let begun: serde_json::Value =
+            serde_json::from_str(&format!("{}]}}", String::from_utf8(begun).unwrap())).unwrap();
+        let types = begun["columns"].as_array().unwrap().iter().map(|column| column["type"].clone());
+        assert_eq!(types.collect::<Vec<_>>(), ["jsonb", "bytea", "bigint[]"]);
     }
 
     #[test]

@@ -1,15 +1,17 @@
-//! What Arrow would write otherwise: a `numeric` without parentheses, which has no zeros at its end, and dates and
-//! times that Arrow has no text for.
+//! What Arrow would write otherwise: a `numeric` without parentheses, which has no zeros at its end, dates and times that
+//! Arrow has no text for, and in JSON `json` and `jsonb`, which are nested, and bytes, which are SQL's texts.
 
 use std::fmt::Write;
 
-use arrow::array::{Array, AsArray, Decimal256Array};
+use arrow::array::{Array, AsArray, BinaryViewArray, Decimal256Array, StringViewArray};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::error::ArrowError;
 use arrow::json::writer::{Encoder, EncoderFactory, EncoderOptions, NullableEncoder};
 use arrow::util::display::{ArrayFormatter, ArrayFormatterFactory, DisplayIndex, FormatOptions, FormatResult};
-use diligence_db::Forms;
 use diligence_db::postgres::UNBOUNDED_NUMERIC;
+use diligence_db::{Forms, SqlType};
+use serde::de::IgnoredAny;
 
 /// Has Arrow's formatters of text and encoders of JSON write such values, also in lists and structs. All else is left
 /// to them.
@@ -76,9 +78,50 @@ impl EncoderFactory for PlainNumeric {
         array: &'a dyn Array,
         options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
-        match Plain::of(array, "") {
-            Some(plain) => Ok(Some(NullableEncoder::new(Box::new(plain), array.nulls().cloned()))),
-            None => Forms::Iso.make_default_encoder(field, array, options),
+        if let Some(plain) = Plain::of(array, "") {
+            return Ok(Some(NullableEncoder::new(Box::new(plain), array.nulls().cloned())));
         }
+        let encoder: Box<dyn Encoder> = match array.data_type() {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+                if matches!(SqlType::of_field(field), Some(SqlType::Json | SqlType::Jsonb)) =>
+            {
+                Box::new(Nested(cast(array, &DataType::Utf8View)?.as_string_view().clone()))
+            }
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+                Box::new(Bytes(cast(array, &DataType::BinaryView)?.as_binary_view().clone()))
+            }
+            _ => return Forms::Iso.make_default_encoder(field, array, options),
+        };
+        Ok(Some(NullableEncoder::new(encoder, array.nulls().cloned())))
+    }
+}
+
+/// Texts that are JSON, which stand in JSON as they are.
+struct Nested(StringViewArray);
+
+impl Encoder for Nested {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        let text = self.0.value(row);
+        match serde_json::from_str::<IgnoredAny>(text) {
+            // A line end in JSON is no more than a blank, and would end a line here.
+            Ok(_) => out.extend(text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte })),
+            // What other programs have written into files need not be JSON.
+            Err(_) => out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes()),
+        }
+    }
+}
+
+/// Bytes, as SQL writes them.
+struct Bytes(BinaryViewArray);
+
+impl Encoder for Bytes {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        let mut text = String::from("\"\\\\x");
+        for byte in self.0.value(row) {
+            // A text takes all that is written.
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push('"');
+        out.extend_from_slice(text.as_bytes());
     }
 }

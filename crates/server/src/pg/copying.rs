@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use bytes::{Bytes, BytesMut};
-use diligence_base::{Error, Result};
+use diligence_base::Error;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 
@@ -15,9 +14,9 @@ use super::session::PgSession;
 use super::trouble::{Outcome, Trouble};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form};
-use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing, Verbosity};
+use crate::encoding::copy::{CopyEncoder, CopyFormat, Framing, Verbosity};
 use crate::execution::Allowed;
-use crate::session::copy::{CopyIn, CopyOut};
+use crate::session::copy::{CopyIn, CopyOut, check_forced, copied_into};
 use crate::sqlstate;
 
 /// Bytes of a COPY that are taken in before they are read.
@@ -114,29 +113,6 @@ impl PgSession {
         Ok(())
     }
 
-    /// The columns that a COPY brings, and their types. Fails with code 42703 or 42P10 if one is not there.
-    fn copied_into(&self, copy: &CopyIn) -> Result<(Vec<String>, SchemaRef)> {
-        let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;
-        let columns = if copy.columns.is_empty() {
-            table.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
-        } else {
-            self.session.copied_columns(copy.schema.as_deref(), &copy.table, &copy.columns)?
-        };
-        let fields = columns.iter().map(|name| {
-            let field = table.field_with_name(name).ok().cloned();
-            field.ok_or_else(|| {
-                Error::input(format!("the table '{}' has no column '{name}'", copy.table)).with_code("42703")
-            })
-        });
-        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Result<Vec<_>>>()?));
-        for (option, forced) in
-            [("FORCE_NULL", &copy.options.force_null), ("FORCE_NOT_NULL", &copy.options.force_not_null)]
-        {
-            check_forced(option, forced, &schema)?;
-        }
-        Ok((columns, schema))
-    }
-
     /// What the client's next message brings of a COPY: bytes of rows, whether they are the last, and why it gave up.
     async fn copied(&mut self) -> Outcome<(Bytes, bool, Option<Error>)> {
         Ok(match self.inbox.next().await? {
@@ -165,7 +141,7 @@ impl PgSession {
             self.session.may_use_files("COPY … FROM a file")?;
         }
         self.has_seen = true;
-        let (columns, schema) = self.copied_into(copy)?;
+        let (columns, schema) = copied_into(&self.session, copy)?;
         let (code, count) = (i16::from(copy.options.format == CopyFormat::Binary), columns.len());
         let (session, deadline) = (self.session.clone(), self.deadline());
         let (table, target, condition) = (copy.table.clone(), copy.schema.clone(), copy.condition.clone());
@@ -251,15 +227,5 @@ impl PgSession {
         }
         self.complete(format!("COPY {rows}"));
         Ok(())
-    }
-}
-
-/// Fails with 42P10 if an option of COPY names a column that is not copied.
-fn check_forced(option: &str, forced: &Forced, schema: &arrow::datatypes::Schema) -> Result<()> {
-    match forced.stranger(schema) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::input(format!("{option} column \"{name}\" not referenced by COPY")).with_code("42P10"))
-        }
     }
 }

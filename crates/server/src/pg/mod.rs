@@ -26,6 +26,7 @@ mod wire;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+pub(crate) use self::copy::CopyDecoder;
 use self::listener::Peer;
 pub(crate) use self::listener::{Listener, LocalListener};
 use crate::accepting::Socket;

@@ -1,6 +1,12 @@
 //! COPY with the client, or with files in the forms that clients get, read: what is copied, and the options.
 
-use super::tokens::{Placed, Refused, Token, name};
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use diligence_base::{Error, Result};
+use diligence_db::Session;
+
+use super::tokens::{Placed, Refused, TOKENS_MAX, Token, name, tokens};
 use crate::encoding::copy::{Characters, CopyFormat, CopyOptions, Forced, Verbosity};
 use crate::encoding::parameters::boolean;
 
@@ -57,6 +63,53 @@ impl CopyOut {
         let from = schema.iter().chain([table]).map(quote).collect::<Vec<_>>().join(".");
         self.query.clone().unwrap_or_else(|| format!("SELECT {list} FROM {from}"))
     }
+}
+
+/// The columns that a COPY brings, and their types. Fails with code 42703 or 42P10 if one is not there.
+pub(crate) fn copied_into(session: &Session, copy: &CopyIn) -> Result<(Vec<String>, SchemaRef)> {
+    let table = session.appendable(copy.schema.as_deref(), &copy.table)?;
+    let columns = if copy.columns.is_empty() {
+        table.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+    } else {
+        session.copied_columns(copy.schema.as_deref(), &copy.table, &copy.columns)?
+    };
+    let fields = columns.iter().map(|name| {
+        let field = table.field_with_name(name).ok().cloned();
+        field.ok_or_else(|| {
+            Error::input(format!("the table '{}' has no column '{name}'", copy.table)).with_code("42703")
+        })
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
+    for (option, forced) in [("FORCE_NULL", &copy.options.force_null), ("FORCE_NOT_NULL", &copy.options.force_not_null)]
+    {
+        check_forced(option, forced, &schema)?;
+    }
+    Ok((columns, schema))
+}
+
+/// Fails with 42P10 if an option of COPY names a column that is not copied.
+pub(crate) fn check_forced(option: &str, forced: &Forced, schema: &Schema) -> Result<()> {
+    match forced.stranger(schema) {
+        None => Ok(()),
+        Some(name) => {
+            Err(Error::input(format!("{option} column \"{name}\" not referenced by COPY")).with_code("42P10"))
+        }
+    }
+}
+
+/// The COPY … FROM STDIN or TO STDOUT that a statement is; `None` of others. Fails with kind `Input` if it cannot be
+/// read.
+pub(crate) fn with_client(sql: &str) -> Result<Option<CopyStatement>> {
+    let tokens = tokens(sql, TOKENS_MAX);
+    if !matches!(tokens.first(), Some((Token::Word(first), _)) if first.eq_ignore_ascii_case("COPY")) {
+        return Ok(None);
+    }
+    let side = outside(&tokens, 1, &["TO", "FROM"]).and_then(|direction| tokens.get(direction + 1));
+    let is_client = |side: &str| side.eq_ignore_ascii_case("STDIN") || side.eq_ignore_ascii_case("STDOUT");
+    if !matches!(side, Some((Token::Word(side), _)) if is_client(side)) {
+        return Ok(None);
+    }
+    copy(sql, &tokens).map_err(|refused| Error::input(refused.message).with_code(refused.code))
 }
 
 /// An option of COPY that is none of what is meant there.
