@@ -18,6 +18,7 @@ mod arguments;
 mod check;
 mod completions;
 mod configuration;
+mod copied_lines;
 mod display;
 mod failure;
 mod generate;

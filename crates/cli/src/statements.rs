@@ -1,14 +1,16 @@
 //! Runs statements one after the other and writes their results.
 
 use std::cell::{Cell, RefCell};
-use std::io::{BufWriter, Write, stdout};
+use std::io::{self, BufWriter, Write, stdin, stdout};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use diligence_base::Error;
 use diligence_db::Session;
+use diligence_server::ProcessCopy;
 
+use crate::copied_lines::CopiedLines;
 use crate::display::Display;
 use crate::failure::{Failure, complain};
 use crate::interrupt::{Interrupt, InterruptGuard};
@@ -201,9 +203,40 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
+    /// Runs a COPY whose rows go where results go, or come from standard input. Fails as the statement does.
+    fn run_copy(&self, copy: &ProcessCopy, location: &Location) -> Result<(), Failure> {
+        let placed = |failure| match failure {
+            Failure::Statement(error, _) => Failure::Statement(error, Some(location.clone())),
+            other => other,
+        };
+        if copy.reads() {
+            let mut rows = CopiedLines::new(stdin().lock());
+            return self.copy(&location.statement, CopyStream::From(&mut rows), false).map_err(placed);
+        }
+        let mut sink = self.sink.borrow_mut();
+        let mut standard = stdout().lock();
+        let output: &mut dyn Write = match sink.as_mut() {
+            Some(sink) => sink,
+            None => &mut standard,
+        };
+        let mut output = Watched { output: BufWriter::new(output), failed: None };
+        let copied = self.copy(&location.statement, CopyStream::To(&mut output), true);
+        let flushed = output.flush();
+        match (output.failed, copied) {
+            (Some(error), _) => Err(Failure::output(&error)),
+            (None, copied) => copied.map_err(placed).and(flushed.map_err(|error| Failure::output(&error))),
+        }
+    }
+
     fn run_statement(&self, location: &Location) -> Result<(), Failure> {
         let begun = Instant::now();
         let failed = |error| Failure::Statement(error, Some(location.clone()));
+        match ProcessCopy::of(&location.statement) {
+            Ok(Some(copy)) => return self.run_copy(&copy, location),
+            // A server says what is wrong with it itself.
+            Err(error) if !self.copies() => return Err(failed(error)),
+            Ok(None) | Err(_) => {}
+        }
         let interrupt = self.interrupt.statement();
         let mut progress = StatementProgress::begin();
         let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
@@ -302,6 +335,34 @@ impl<'a> Runner<'a> {
             }
         }
         Ok(rows)
+    }
+}
+
+/// An output that keeps what it failed with.
+struct Watched<W> {
+    output: W,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Watched<W> {
+    fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|error| {
+            let told = io::Error::new(error.kind(), error.to_string());
+            self.failed.get_or_insert(error);
+            told
+        })
+    }
+}
+
+impl<W: Write> Write for Watched<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.output.write(bytes);
+        self.noted(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.output.flush();
+        self.noted(flushed)
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::Error;
-use diligence_db::{Progress, QueryResult, ResultKind, Session};
+use diligence_db::{Progress, QueryResult, ResultKind, Session, sqlstate};
+use diligence_server::{ProcessCopy, is_idle_setting};
 
 use crate::failure::complain;
 use crate::interrupt::InterruptGuard;
@@ -17,6 +19,9 @@ use crate::progress::StatementProgress;
 
 /// The interval at which progress and interrupts are checked.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// PostgreSQL's `undefined_object`: of settings, among others.
+const UNKNOWN_SETTING: &str = "42704";
 
 /// Runs statements, one at a time.
 pub trait Target {
@@ -34,16 +39,9 @@ pub trait Target {
         false
     }
 
-    /// Runs a COPY … FROM STDIN or TO STDOUT to its end. Fails as the statement does, if the stream fails, and with
-    /// kind `Unsupported` if the target does not copy.
-    fn copy(
-        &self,
-        _sql: &str,
-        _stream: CopyStream<'_>,
-        _interrupt: &InterruptGuard<'_>,
-    ) -> Result<StatementResult, Error> {
-        Err(Error::unsupported("COPY with the rows of a client needs a server"))
-    }
+    /// Runs a COPY … FROM STDIN or TO STDOUT to its end. Fails as the statement does, and if the stream fails.
+    fn copy(&self, sql: &str, stream: CopyStream<'_>, interrupt: &InterruptGuard<'_>)
+    -> Result<StatementResult, Error>;
 
     /// Names for completion.
     fn words(&self) -> KnownWords;
@@ -113,6 +111,10 @@ impl Target for Session {
         let pending = self.start_pending(sql);
         let result = loop {
             match pending.wait(LOOK_EVERY) {
+                // Scripts for PostgreSQL begin with settings that mean nothing here.
+                Poll::Ready(Err(error)) if sqlstate(&error) == UNKNOWN_SETTING && is_idle_setting(sql) => {
+                    return Ok(Box::new(Idle));
+                }
                 Poll::Ready(started) => break started?,
                 Poll::Pending if interrupt.interrupted() => return Err(Error::cancelled()),
                 Poll::Pending => progress.show_planning(),
@@ -121,6 +123,26 @@ impl Target for Session {
         let token = result.cancel_token();
         interrupt.cancels(move || token.cancel());
         Ok(Box::new(OwnRunning { result, session: self }))
+    }
+
+    fn copy(
+        &self,
+        sql: &str,
+        stream: CopyStream<'_>,
+        interrupt: &InterruptGuard<'_>,
+    ) -> Result<StatementResult, Error> {
+        let Some(copy) = ProcessCopy::of(sql)? else {
+            return Err(Error::input("this is no COPY … FROM STDIN or TO STDOUT").with_code("42601"));
+        };
+        let is_stopped = || interrupt.interrupted();
+        let rows = match stream {
+            CopyStream::From(input) => {
+                let mut tell = |note: &str| complain(format!("notice: {}", printable(note)));
+                copy.read(self, input, &is_stopped, &mut tell)?
+            }
+            CopyStream::To(output) => copy.write(self, output, &is_stopped)?,
+        };
+        Ok(StatementResult::Command { tag: "COPY".to_owned(), rows: Some(rows) })
     }
 
     fn words(&self) -> KnownWords {
@@ -137,6 +159,27 @@ impl Target for Session {
 
     fn left_out(&self) -> Vec<(String, String)> {
         self.database().left_out()
+    }
+}
+
+/// A statement that has nothing to do.
+struct Idle;
+
+impl RunningStatement for Idle {
+    fn schema(&self) -> SchemaRef {
+        Arc::new(Schema::empty())
+    }
+
+    fn kind(&self) -> StatementResult {
+        StatementResult::Command { tag: "SET".to_owned(), rows: None }
+    }
+
+    fn next_within(&mut self, _time: Duration) -> Poll<Option<Result<RecordBatch, Error>>> {
+        Poll::Ready(None)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
     }
 }
 

@@ -230,12 +230,13 @@ impl<'a> TableWriter<'a> {
     /// The text of these rows.
     fn texts(&self, batch: &RecordBatch, rows: Range<usize>) -> Result<Vec<Row>, WriteError> {
         let options = options().with_null(&self.options.null);
-        let formatters = formatters(batch, &options)?;
+        let batch = batch.slice(rows.start, rows.len());
+        let formatters = formatters(&batch, &options)?;
         let frame = self.options.frame;
         let text = |row: usize| -> Row {
             formatters.iter().map(|column| frame.cell(lines_of(&column.value(row).to_string()))).collect()
         };
-        Ok(rows.map(text).collect())
+        Ok((0..rows.len()).map(text).collect())
     }
 
     /// Keeps those rows that are among the first or, so far, among the last.

@@ -40,6 +40,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".help", &["\\?", "\\h"], "", "show this list"),
     command(".tables", &["\\d", "\\d+", "\\dt", "\\dt+"], "[PATTERN]", "list the tables and views"),
     command(".views", &["\\dv", "\\dv+"], "[PATTERN]", "list the views"),
+    command("\\dm", &["\\dm+"], "[PATTERN]", "list the materialized views"),
     command(".schema", &[], "TABLE", "list the columns of a table (also \\d TABLE)"),
     command(".indexes", &["\\di", "\\di+"], "[PATTERN]", "list the indexes"),
     command(".sequences", &["\\ds", "\\ds+"], "[PATTERN]", "list the sequences"),
@@ -61,7 +62,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".tuples", &["\\t"], "[on|off]", "show rows only, without header and count"),
     command(".pager", &[], "[on|off]", "show results in $PAGER, or not"),
     command(".show", &[], "", "show how results are shown"),
-    command("\\pset", &[], "NAME [VALUE]", "set null, format, border, expanded, tuples_only or pager, as in psql"),
+    command("\\pset", &[], "NAME [VALUE]", "set null, format, border, expanded, tuples_only, footer or pager"),
     command(".timer", &["\\timing"], "[on|off]", "print elapsed times, or not"),
     command(".read", &["\\i", "\\include"], "FILE", "run the statements and commands of a file"),
     command("\\ir", &["\\include_relative"], "FILE", "as \\i, from the directory of the file that says so"),
@@ -83,6 +84,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\set", &[".set"], "[NAME [VALUE]]", "set a variable, or list all; statements have them as :name"),
     command("\\unset", &[".unset"], "NAME", "remove a variable"),
     command("\\getenv", &[], "NAME VARIABLE", "set a variable to one of the environment"),
+    command("\\prompt", &[], "[TEXT] NAME", "set a variable to what a person enters"),
     command("\\if", &[], "CONDITION", "run what follows only if the condition is true"),
     command("\\elif", &[], "CONDITION", "run what follows only if nothing since \\if has, and the condition is true"),
     command("\\else", &[], "", "run what follows only if nothing since \\if has"),
@@ -93,10 +95,13 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\sf", &["\\sf+"], "FUNCTION", "show the definition of a function"),
     command("\\sv", &["\\sv+"], "VIEW", "show the definition of a view"),
     command("\\p", &[], "", "print the last statement"),
+    command("\\w", &["\\write"], "FILE", "write the last statement into a file"),
     command("\\r", &[], "", "discard the statement in front of it"),
     command(".cd", &["\\cd"], "DIR", "change the working directory"),
     command(".shell", &["\\!", ".system"], "COMMAND", "run a command of the system"),
     command("\\conninfo", &[], "", "show what statements go to"),
+    command("\\restrict", &[], "WORD", "turn commands off, as dumps do, until \\unrestrict says the word"),
+    command("\\unrestrict", &[], "WORD", "turn commands on again"),
     command(".quit", &["\\q", ".exit", "exit", "quit"], "", "exit (also Ctrl-D)"),
 ];
 
@@ -109,15 +114,13 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&[".import"], "a file can be read as it is: CREATE TABLE t AS SELECT * FROM 'FILE', or COPY t FROM 'FILE'"),
     (&[".dump"], "EXPORT DATABASE 'DIR' writes all tables"),
     (&[".backup", ".save"], "BACKUP DATABASE TO 'DIR' copies a database that --db keeps"),
-    (&["\\."], "rows of COPY … FROM STDIN cannot stand in a script; COPY t FROM 'FILE' reads them from a file"),
+    (&["\\."], "it ends the rows of a COPY … FROM STDIN, and there is none"),
     (&["\\password"], "ALTER ROLE … PASSWORD changes a password; 'diligence serve --hash-password' hashes one"),
     (&["\\encoding"], "all text is UTF-8"),
     (&["\\s"], "Ctrl-R searches the history"),
-    (&["\\w"], "'\\g FILE' writes a result, and '\\e FILE' edits a file"),
     (&["\\a", "\\f", "\\H", "\\C", "\\T"], "'.mode MODE' sets the output format: csv, markdown and others"),
     (&["\\ef"], "'\\sf FUNCTION' shows a function, and '\\e FILE' edits a file"),
     (&["\\ev"], "'\\sv VIEW' shows a view, and '\\e FILE' edits a file"),
-    (&["\\prompt"], "'\\set' sets a variable, and so does 'diligence shell --variable NAME=VALUE'"),
     (&["\\setenv"], "'\\! NAME=VALUE COMMAND' runs a command with a variable of the environment"),
     (&["\\errverbose"], "errors are shown whole when they occur"),
 ];
@@ -171,6 +174,12 @@ pub enum Command {
     Unset(String),
     /// A variable, from the environment.
     FromEnvironment(String, String),
+    /// A variable, from a person.
+    Prompt(String),
+    /// Whether commands are off from now on, and the word that says so.
+    Restrict(String, bool),
+    /// The statement at hand into a file.
+    WriteStatement(String),
     /// A condition.
     If(String),
     /// Another condition.
@@ -217,6 +226,8 @@ pub enum Switch {
     Headers,
     /// Types of columns.
     Types,
+    /// The number of rows.
+    Footer,
     /// Neither header nor count.
     TuplesOnly,
     /// A pager.
@@ -231,6 +242,7 @@ impl Switch {
         match self {
             Self::Headers => "Header",
             Self::Types => "Types of columns",
+            Self::Footer => "Footer",
             Self::TuplesOnly => "Tuples only",
             Self::Pager => "Pager",
             Self::Timer => "Timing",
@@ -247,6 +259,7 @@ impl Command {
                 | Self::Watch(..)
                 | Self::Edit(None)
                 | Self::PrintStatement
+                | Self::WriteStatement(_)
                 | Self::Reset
                 | Self::SetVariables(_)
                 | Self::RunValues
@@ -257,9 +270,9 @@ impl Command {
 }
 
 /// Commands whose arguments are taken as they are, or as words in which the command itself looks for variables.
-const WITHOUT_VARIABLES: [&str; 13] = [
+const WITHOUT_VARIABLES: [&str; 14] = [
     "\\!", ".shell", ".system", "\\copy", "\\set", ".set", "\\if", "\\elif", "\\echo", "\\qecho", "\\warn", ".print",
-    ".echo",
+    ".echo", "\\prompt",
 ];
 
 /// Whether variables in the argument of a command have been given their values before it is understood.
@@ -304,6 +317,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".help" => Some(Command::Help),
         ".tables" => list(Listing::Relations),
         ".views" => list(Listing::Views),
+        "\\dm" => list(Listing::MaterializedViews),
         ".indexes" => list(Listing::Indexes),
         ".sequences" => list(Listing::Sequences),
         ".functions" => list(Listing::Functions),
@@ -345,6 +359,10 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\getenv" => argument
             .split_once(char::is_whitespace)
             .map(|(name, variable)| Command::FromEnvironment(name.to_owned(), variable.trim().to_owned())),
+        "\\prompt" if !argument.is_empty() => Some(Command::Prompt(argument.to_owned())),
+        "\\restrict" => given.map(|word| Command::Restrict(word, true)),
+        "\\unrestrict" => given.map(|word| Command::Restrict(word, false)),
+        "\\w" => given.map(Command::WriteStatement),
         "\\if" => Some(Command::If(argument.to_owned())),
         "\\elif" => Some(Command::ElseIf(argument.to_owned())),
         "\\else" => Some(Command::Else),
@@ -423,10 +441,11 @@ fn pset(argument: &str) -> Result<Command, String> {
         "border" => border(value).map(Command::Border),
         "expanded" | "x" => expanded(value).map(Command::Expanded),
         "tuples_only" | "t" => on_or_off(value).map(|on| Command::Switch(Switch::TuplesOnly, on)),
+        "footer" => on_or_off(value).map(|on| Command::Switch(Switch::Footer, on)),
         "pager" if value == "always" => Some(Command::Switch(Switch::Pager, Some(true))),
         "pager" => on_or_off(value).map(|on| Command::Switch(Switch::Pager, on)),
         other => {
-            let known = "null, format, border, expanded, tuples_only and pager";
+            let known = "null, format, border, expanded, tuples_only, footer and pager";
             return Err(format!("\\pset has no '{other}'; there are {known}"));
         }
     };
@@ -496,6 +515,7 @@ mod tests {
         is("\\d", Command::List(Listing::Relations, String::new()));
         is("\\d  Orders;", Command::Describe("Orders".to_owned()));
         is("\\dv+ o*", Command::List(Listing::Views, "o*".to_owned()));
+        is("\\dm s.*", Command::List(Listing::MaterializedViews, "s.*".to_owned()));
         is("\\l", Command::List(Listing::Databases, String::new()));
         is("\\dT m*", Command::List(Listing::Types, "m*".to_owned()));
         is("\\z", Command::List(Listing::Privileges, String::new()));
@@ -515,6 +535,10 @@ mod tests {
         is("\\ir a.sql", Command::Read("a.sql".to_owned(), true));
         is("\\getenv home HOME", Command::FromEnvironment("home".to_owned(), "HOME".to_owned()));
         is("\\else ;", Command::Else);
+        is("\\prompt 'a b: ' x", Command::Prompt("'a b: ' x".to_owned()));
+        is("\\unrestrict aB1", Command::Restrict("aB1".to_owned(), false));
+        is("\\w a.sql", Command::WriteStatement("a.sql".to_owned()));
+        is("\\pset footer off", Command::Switch(Switch::Footer, Some(false)));
         assert!(takes_variables("\\d :t") && !takes_variables("\\!echo :t") && !takes_variables("\\set a :b"));
     }
 
@@ -528,7 +552,8 @@ mod tests {
         told(".dance", "unknown command .dance; '.help' lists");
         told("\\D", "unknown command \\D");
         told("\\c other", "--connect URL");
-        told("\\prompt x", "--variable NAME=VALUE");
+        told("\\prompt", "usage: \\prompt [TEXT] NAME");
+        told("\\restrict", "usage: \\restrict WORD");
         told("\\copy", "usage: \\copy ARGUMENTS");
         told("\\gexec now", "usage: \\gexec");
         told("\\timing maybe", "usage: \\timing [on|off]");

@@ -1,7 +1,7 @@
 //! `\copy`: COPY between a table and a file, a command or a stream of this machine.
 //!
-//! Against a server, the rows go over the connection: the statement is COPY … TO STDOUT or FROM STDIN. A database in
-//! this process reads and writes the files itself.
+//! The statement is COPY … TO STDOUT or FROM STDIN: against a server, the rows go over the connection. Only files are
+//! read and written by a database in this process itself, in all its formats.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write, stdout};
@@ -47,13 +47,7 @@ impl Copy {
 /// and as the COPY does.
 pub fn run(argument: &str, runner: &Runner<'_>) -> Result<(), Failure> {
     let copy = parse(argument).ok_or_else(|| Failure::Usage(USAGE.to_owned()))?;
-    if !runner.copies() {
-        let Place::File(file) = &copy.place else {
-            let what = if copy.is_from { "CREATE TABLE … FROM '/dev/stdin'" } else { "'\\g | COMMAND'" };
-            return Err(Failure::Usage(format!(
-                "\\copy reads and writes files where the database is in this process; for others there is {what}"
-            )));
-        };
+    if let (Place::File(file), false) = (&copy.place, runner.copies()) {
         return runner.run(&Source::typed(copy.statement(&quoted(file))));
     }
     let statement = copy.statement(if copy.is_from { "STDIN" } else { "STDOUT" });
@@ -80,7 +74,7 @@ pub fn run(argument: &str, runner: &Runner<'_>) -> Result<(), Failure> {
             }
         }
         (Place::Stream, true) => Err(Failure::Usage(
-            "rows cannot stand between statements; \\copy t FROM 'FILE' and FROM PROGRAM 'COMMAND' read them"
+            "rows stand behind COPY t FROM STDIN; \\copy t FROM 'FILE' and FROM PROGRAM 'COMMAND' read others"
                 .to_owned(),
         )),
         (Place::Stream, false) => runner.copy(&statement, CopyStream::To(&mut stdout().lock()), true),

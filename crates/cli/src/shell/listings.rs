@@ -1,7 +1,8 @@
 //! The statements behind the commands that list something.
 
-/// Tables and views; `kind` is a condition on what they are.
-const RELATIONS: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
+/// Tables and views, also those that keep their rows.
+const RELATIONS: &str = "SELECT * FROM (SELECT table_schema, table_name, table_type FROM information_schema.tables \
+    UNION ALL SELECT schemaname, matviewname, 'MATERIALIZED VIEW' FROM pg_catalog.pg_matviews) AS relations \
     WHERE table_schema NOT IN ('information_schema', 'pg_catalog', 'system')";
 
 /// The query for what belongs to a table: a heading, the place of the heading, and a line below it. `None` for what is
@@ -31,6 +32,8 @@ pub enum Listing {
     Relations,
     /// Views only.
     Views,
+    /// Views that keep their rows.
+    MaterializedViews,
     /// Indexes.
     Indexes,
     /// Sequences.
@@ -59,6 +62,9 @@ impl Listing {
         let (query, schema, name) = match self {
             Self::Relations => (RELATIONS.to_owned(), "table_schema", "table_name"),
             Self::Views => (format!("{RELATIONS} AND table_type LIKE '%VIEW%'"), "table_schema", "table_name"),
+            Self::MaterializedViews => {
+                (format!("{RELATIONS} AND table_type = 'MATERIALIZED VIEW'"), "table_schema", "table_name")
+            }
             Self::Indexes => (
                 "SELECT schemaname AS schema, tablename AS table, indexname AS name, indexdef AS definition \
                  FROM pg_catalog.pg_indexes WHERE true"

@@ -21,7 +21,7 @@ mod session;
 mod statement_names;
 mod variables;
 
-use std::io::{IsTerminal, Write, stdin, stdout};
+use std::io::{BufReader, IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
 
 use nu_ansi_term::{Color, Style};
@@ -80,7 +80,8 @@ pub fn run(arguments: &ShellArguments) -> Done {
         }
     }
     if !interactive {
-        return lines::run(stdin().lock(), &shell);
+        // Not locked: a statement may read from it as well.
+        return lines::run(BufReader::new(stdin()), &shell);
     }
     runner.print_line(format!(
         "Diligence {}{place}. Statements end with ';'. Type '.help' for help, Ctrl-D to exit.",

@@ -2,7 +2,9 @@
 //!
 //! A command begins with a backslash, wherever one stands outside of quotes and comments, or with a dot where a
 //! statement could begin. It ends with its line. Here only semicolons, quotes and comments are told apart; the SQL
-//! parser does the rest.
+//! parser does the rest. Behind a COPY … FROM STDIN stand its rows, line by line.
+
+use diligence_server::ProcessCopy;
 
 /// What a text begins with, up to its first command.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,10 +17,12 @@ struct Scanned {
     is_blank: bool,
     /// Whether a quote or a comment does not end.
     is_open: bool,
+    /// Where the COPY … FROM STDIN begins whose semicolon is the last that was seen: its rows follow.
+    copy: Option<usize>,
 }
 
 fn scan(text: &str) -> Scanned {
-    let mut scanned = Scanned { command: None, unfinished: 0, is_blank: true, is_open: false };
+    let mut scanned = Scanned { command: None, unfinished: 0, is_blank: true, is_open: false, copy: None };
     let mut at = 0;
     while let Some(first) = text[at..].chars().next() {
         let rest = &text[at..];
@@ -29,8 +33,12 @@ fn scan(text: &str) -> Scanned {
         let (length, is_blank) = match enclosed(&text[..at], rest) {
             Some(Enclosed { length, is_comment }) => (length, is_comment),
             None if first == ';' => {
-                scanned.unfinished = at + 1;
+                let start = std::mem::replace(&mut scanned.unfinished, at + 1);
                 scanned.is_blank = true;
+                if copies_rows(&text[start..at]) && line_of(&text[at + 1..]).trim().is_empty() {
+                    scanned.copy = Some(start);
+                    return scanned;
+                }
                 (Some(1), true)
             }
             None => (Some(first.len_utf8()), first.is_whitespace()),
@@ -87,6 +95,24 @@ fn line_of(text: &str) -> &str {
     text.split('\n').next().unwrap_or_default()
 }
 
+/// Whether rows stand behind a statement. One that cannot be read fails when it runs, and its rows are none of it.
+fn copies_rows(statement: &str) -> bool {
+    let is_likely = statement.as_bytes().windows(5).any(|word| word.eq_ignore_ascii_case(b"stdin"));
+    is_likely && ProcessCopy::of(statement).map_or(true, |copy| copy.is_some_and(|copy| copy.reads()))
+}
+
+/// The bytes of the rows that the text begins with, and of the line that ends them.
+fn rows_length(text: &str) -> usize {
+    let mut length = 0;
+    for line in text.split_inclusive('\n') {
+        length += line.len();
+        if line.trim_end_matches(['\r', '\n']) == "\\." {
+            break;
+        }
+    }
+    length
+}
+
 /// Whether the text is to be run as it is: it ends with a statement's semicolon or with a command, or has neither
 /// statements nor commands.
 pub fn is_complete(text: &str) -> bool {
@@ -105,6 +131,13 @@ pub fn is_ended(text: &str) -> bool {
 pub enum Part {
     /// Statements.
     Sql(Piece),
+    /// A COPY … FROM STDIN.
+    CopyIn {
+        /// The COPY.
+        statement: Piece,
+        /// Its rows; `None` if they come behind the text.
+        rows: Option<String>,
+    },
     /// A command, and the statement without a semicolon in front of it.
     Command {
         /// The command, to the end of its line.
@@ -132,6 +165,18 @@ pub fn parts(text: &str) -> Vec<Part> {
     loop {
         let rest = &text[from..];
         let scanned = scan(rest);
+        if let Some(start) = scanned.copy {
+            let (start, end) = (from + start, from + scanned.unfinished);
+            parts.extend(piece(text, from, start).map(Part::Sql));
+            let rows = text[end..].find('\n').map(|feed| &text[end + feed + 1..]);
+            let rows = rows.map(|rows| rows[..rows_length(rows)].to_owned());
+            from = match (&rows, text[end..].find('\n')) {
+                (Some(rows), Some(feed)) => end + feed + 1 + rows.len(),
+                _ => text.len(),
+            };
+            parts.extend(piece(text, start, end).map(|statement| Part::CopyIn { statement, rows }));
+            continue;
+        }
         let Some(command) = scanned.command else {
             parts.extend(piece(text, from, text.len()).map(Part::Sql));
             return parts;
@@ -298,6 +343,9 @@ mod tests {
     fn texts(text: &str) -> Vec<String> {
         let shown = |part: &Part| match part {
             Part::Sql(piece) => format!("{}: {}", piece.lines_before + 1, piece.text),
+            Part::CopyIn { statement, rows } => {
+                format!("{}: {} with {rows:?}", statement.lines_before + 1, statement.text.trim())
+            }
             Part::Command { line, lines_before, statement: None } => format!("{}: {line}", lines_before + 1),
             Part::Command { line, statement: Some(piece), .. } => {
                 format!("{line} of {}: {}", piece.lines_before + 1, piece.text)
@@ -318,5 +366,20 @@ mod tests {
         assert_eq!(texts("SELECT 1;\n-- next\n\\dt"), ["1: SELECT 1;\n-- next", "3: \\dt"]);
         assert_eq!(texts("SELECT '\n.quit\n';\nquit"), ["1: SELECT '\n.quit\n';", "4: quit"]);
         assert_eq!(texts("  \n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn rows_stand_behind_a_copy() {
+        assert_eq!(
+            texts("SELECT 1; COPY t (a) FROM stdin;\n1;\n\\N\n\\.\nSELECT 2;"),
+            ["1: SELECT 1;", "1: COPY t (a) FROM stdin; with Some(\"1;\\n\\\\N\\n\\\\.\\n\")", "5: SELECT 2;"]
+        );
+        assert_eq!(texts("COPY t FROM STDIN;"), ["1: COPY t FROM STDIN; with None"]);
+        assert_eq!(texts("COPY t FROM STDIN;\n"), ["1: COPY t FROM STDIN; with Some(\"\")"]);
+        assert_eq!(texts("COPY t FROM STDIN;\n1"), ["1: COPY t FROM STDIN; with Some(\"1\")"]);
+        for whole in ["COPY t TO STDOUT;\nSELECT 'stdin';", "COPY t FROM 'stdin';\nSELECT 1;"] {
+            assert_eq!(texts(whole), [format!("1: {whole}")]);
+        }
+        assert!(is_complete("COPY t FROM STDIN;") && is_complete("COPY t FROM STDIN;\n1\n"));
     }
 }

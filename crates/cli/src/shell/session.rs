@@ -1,7 +1,8 @@
 //! Runs what is entered: statements, and commands between them.
 
 use std::cell::{Cell, RefCell};
-use std::io::Write;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
@@ -16,13 +17,14 @@ use super::copy;
 use super::crosstab::crosstab;
 use super::script::{Part, Piece, parts};
 use super::variables::{Variables, boolean};
+use crate::copied_lines::CopiedLines;
 use crate::display::Display;
 use crate::failure::Failure;
 use crate::output::{Expanded, Format, Frame, printable};
 use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::Runner;
-use crate::target::{LOOK_EVERY, Target};
+use crate::target::{CopyStream, LOOK_EVERY, Target};
 
 /// How deep files may read files; one that reads itself would never end.
 const FILES_DEEP_MAX: u32 = 32;
@@ -60,6 +62,8 @@ pub struct Shell<'a> {
     file: RefCell<Option<PathBuf>>,
     variables: Variables,
     conditions: RefCell<Conditions>,
+    /// The word that `\restrict` has said, until `\unrestrict` says it.
+    restricted: RefCell<Option<String>>,
 }
 
 impl<'a> Shell<'a> {
@@ -77,6 +81,7 @@ impl<'a> Shell<'a> {
             file: RefCell::default(),
             variables: Variables::default(),
             conditions: RefCell::default(),
+            restricted: RefCell::default(),
         }
     }
 
@@ -97,6 +102,11 @@ impl<'a> Shell<'a> {
 
     /// Runs a text's statements and commands in order. Fails with the first error.
     pub fn run(&self, source: &Source) -> Result<After, Failure> {
+        self.run_with(source, None)
+    }
+
+    /// The same, with the input from which a COPY at the end of the text gets its rows; `None` for standard input.
+    pub fn run_with(&self, source: &Source, mut input: Option<&mut dyn BufRead>) -> Result<After, Failure> {
         let located = |piece: Piece| Source {
             name: source.name.clone(),
             text: piece.text,
@@ -107,6 +117,20 @@ impl<'a> Shell<'a> {
             match part {
                 Part::Sql(piece) if is_active => self.statements(&located(piece))?,
                 Part::Sql(_) => self.tell_ignored("statement")?,
+                Part::CopyIn { statement, rows } => {
+                    let statement = located(statement);
+                    match (rows, input.as_mut()) {
+                        (Some(rows), _) => self.copy_rows(&statement, &mut rows.as_bytes())?,
+                        (None, Some(input)) => self.copy_rows(&statement, &mut **input)?,
+                        (None, None) => {
+                            if self.interactive && is_active {
+                                self.runner
+                                    .print_line("Enter rows, and \\. on a line of its own behind the last one.")?;
+                            }
+                            self.copy_rows(&statement, &mut stdin().lock())?;
+                        }
+                    }
+                }
                 Part::Command { line, .. } if !is_active && !commands::is_conditional(&line) => {
                     self.tell_ignored("command")?;
                 }
@@ -152,6 +176,30 @@ impl<'a> Shell<'a> {
             // `.quit` ends the file only.
             done => done.map(|_| ()),
         }
+    }
+
+    /// Runs a COPY … FROM STDIN with the rows that an input begins with. They are passed, too, if it fails or a
+    /// condition leaves it out.
+    fn copy_rows(&self, source: &Source, input: &mut dyn BufRead) -> Result<(), Failure> {
+        let mut rows = CopiedLines::new(input);
+        let is_active = self.conditions.borrow().is_active();
+        let copied = match is_active {
+            true => {
+                let source = self.filled(source.clone());
+                let statement = source.text.trim().trim_end_matches(';').to_owned();
+                let copied = self.runner.copy(&statement, CopyStream::From(&mut rows), false);
+                let location = source.locations(std::slice::from_ref(&statement)).into_iter().next();
+                *self.last.borrow_mut() = statement;
+                self.noted(copied.map_err(|failure| match failure {
+                    Failure::Statement(error, _) => Failure::Statement(error, location),
+                    other => other,
+                }))
+            }
+            false => self.tell_ignored("statement"),
+        };
+        let passed = rows.pass();
+        copied?;
+        passed.map_err(|error| Failure::Usage(format!("the rows of a COPY cannot be read: {error}"))).map(|_| ())
     }
 
     fn statements(&self, source: &Source) -> Result<(), Failure> {
@@ -203,6 +251,9 @@ impl<'a> Shell<'a> {
     fn command(&self, line: &str, statement: Option<Source>) -> Result<After, Failure> {
         let filled = commands::takes_variables(line).then(|| self.variables.in_statement(line));
         let command = commands::parse(filled.as_deref().unwrap_or(line)).map_err(Failure::Usage)?;
+        if self.restricted.borrow().is_some() && !matches!(command, Command::Restrict(_, false)) {
+            return Err(Failure::Usage("commands are off between \\restrict and \\unrestrict".to_owned()));
+        }
         if statement.is_some() && !command.takes_statement() {
             // The condition is followed all the same, or the wrong branch would run.
             if commands::is_conditional(line) {
@@ -247,6 +298,13 @@ impl<'a> Shell<'a> {
             Command::Copy(argument) => self.noted(copy::run(&argument, self.runner))?,
             Command::Set(argument) => self.set_or_list(&argument)?,
             Command::Unset(name) => self.variables.unset(&name),
+            Command::Prompt(argument) => self.prompt(&argument)?,
+            Command::Restrict(word, begins) => self.restrict(word, begins)?,
+            Command::WriteStatement(file) => {
+                let text = format!("{};\n", self.at_hand(statement, line)?.text.trim());
+                let written = std::fs::write(&file, text);
+                written.map_err(|error| Failure::Usage(format!("cannot write {file}: {error}")))?;
+            }
             Command::FromEnvironment(name, variable) => {
                 if let Ok(value) = std::env::var(variable) {
                     self.set_variable(&name, &value)?;
@@ -348,6 +406,28 @@ impl<'a> Shell<'a> {
         let values = texts(&rows).map_err(|error| Failure::Statement(error, None))?;
         let mut statements = values.into_iter().flatten().flatten();
         statements.try_for_each(|statement| self.noted(self.runner.run(&Source::typed(statement))))
+    }
+
+    /// psql's `\prompt`: the line that a person enters becomes the value of a variable.
+    fn prompt(&self, argument: &str) -> Result<(), Failure> {
+        let words = self.words(argument)?;
+        let Some((name, text)) = words.split_last() else {
+            return Err(Failure::Usage("usage: \\prompt [TEXT] NAME".to_owned()));
+        };
+        let asked = asked(&text.join(" "));
+        let value = asked.map_err(|error| Failure::Other(format!("cannot read the value of {name}: {error}")))?;
+        self.set_variable(name, &value)
+    }
+
+    /// Turns commands off until the same word is said again, as dumps do around the statements that they have.
+    fn restrict(&self, word: String, begins: bool) -> Result<(), Failure> {
+        let mut restricted = self.restricted.borrow_mut();
+        if begins {
+            *restricted = Some(word);
+        } else if restricted.take_if(|said| *said == word).is_none() {
+            return Err(Failure::Usage("\\unrestrict says another word than \\restrict".to_owned()));
+        }
+        Ok(())
     }
 
     /// psql's `\set`.
@@ -553,6 +633,7 @@ impl<'a> Shell<'a> {
                     Switch::Types => display.table.types = on,
                     Switch::Pager => display.pager = on,
                     Switch::Timer => display.timer = on,
+                    Switch::Footer => display.table.footer = on,
                     Switch::TuplesOnly => (display.table.headers, display.table.footer) = (!on, !on),
                 }
             }
@@ -622,6 +703,25 @@ impl<'a> Shell<'a> {
     }
 }
 
+/// What a person enters at a prompt.
+fn asked(prompt: &str) -> io::Result<String> {
+    // Lines that come through a pipe are no answers: these come from the terminal, if there is one.
+    let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
+        stdout().write_all(prompt.as_bytes())?;
+        stdout().flush()?;
+        return line_of(&mut stdin().lock());
+    };
+    terminal.write_all(prompt.as_bytes())?;
+    line_of(&mut BufReader::new(terminal))
+}
+
+/// The next line of an input, without its end.
+fn line_of(input: &mut dyn BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -632,6 +732,7 @@ fn is_on(display: &Display, switch: Switch) -> bool {
         Switch::Types => display.table.types,
         Switch::Pager => display.pager,
         Switch::Timer => display.timer,
+        Switch::Footer => display.table.footer,
         Switch::TuplesOnly => !display.table.footer,
     }
 }

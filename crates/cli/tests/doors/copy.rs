@@ -111,3 +111,18 @@ fn nested_values_are_text_in_csv() {
     // As PostgreSQL's COPY writes them.
     assert_eq!(fs::read_to_string(home.path().join("n.csv")).unwrap(), "l,s,n\n\"{1,NULL}\",(1),2\n,,3\n");
 }
+
+#[test]
+fn rows_come_in_and_go_out_through_pipes() {
+    let home = tempfile::tempdir().unwrap();
+    let statements = "CREATE TABLE t (a INT, b TEXT); COPY t FROM STDIN; SELECT * FROM t ORDER BY a";
+    let ran = run(home.path(), &["sql", "--format", "csv", statements], "1\tx\\ty\n2\t\\N\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "a,b\n1,x\ty\n2,\n"), "{}", ran.stderr);
+    let ran = sql(home.path(), "COPY (SELECT 1 AS a, 'x' AS b) TO STDOUT (FORMAT csv, HEADER)");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "a,b\n1,x\n"), "{}", ran.stderr);
+    let ran = sql(home.path(), "COPY (SELECT 1 AS a, NULL AS b) TO STDOUT");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "1\t\\N\n"), "{}", ran.stderr);
+    let ran = sql(home.path(), "COPY nothing TO STDOUT");
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stderr.contains("nothing"), "{}", ran.stderr);
+}

@@ -80,6 +80,11 @@ fn what_there_is_can_be_listed() {
     assert_eq!(listed("\\dT m*"), "public,mood,enum\n");
     assert!(listed("\\dp t").contains("public,t,bob,\"INSERT, SELECT\""));
     assert_eq!(listed("\\dx"), "plpgsql,1.0\n");
+    let views = "CREATE VIEW v AS SELECT * FROM t;\nCREATE MATERIALIZED VIEW m AS SELECT * FROM t;\n";
+    let kept = listed(&format!("{views}\\dm"));
+    assert_eq!(kept, "public,m,MATERIALIZED VIEW\n");
+    assert_eq!(listed(&format!("{views}\\dm v*")), "");
+    assert!(listed(&format!("{views}\\d")).contains(&kept));
     assert!(listed("\\dL p*").contains("python,false\n"));
 }
 
@@ -202,6 +207,50 @@ fn the_columns_of_the_statement_are_completed() {
     terminal.send(ENTER);
     terminal.expect("44 │");
     terminal.expect(PROMPT);
+    terminal.send(CTRL_D);
+    assert!(terminal.wait().success());
+}
+
+#[test]
+fn rows_stand_behind_a_copy() {
+    let home = tempfile::tempdir().unwrap();
+    let script = "CREATE TABLE t (a INT, b TEXT);\nCOPY t (a, b) FROM stdin;\n1\tx;y\n2\t\\N\n\\.\n\n\
+                  SELECT * FROM t ORDER BY a;\n";
+    assert_eq!(succeeds(home.path(), script), "a,b\n1,x;y\n2,\n");
+    std::fs::write(home.path().join("dump.sql"), script).unwrap();
+    assert_eq!(succeeds(home.path(), "\\i dump.sql\n"), "a,b\n1,x;y\n2,\n");
+    // One that fails takes its rows with it, and so does one that a condition leaves out.
+    let ran = piped(home.path(), "COPY nothing FROM STDIN;\n1\n\\.\nSELECT 1 AS a;\nSELECT x;\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "a\n1\n"));
+    assert!(ran.stderr.contains("standard input:5"), "{}", ran.stderr);
+    assert_eq!(succeeds(home.path(), "\\if false\nCOPY t FROM STDIN;\n1\n\\.\n\\endif\nSELECT 1 AS a;"), "a\n1\n");
+    assert_eq!(succeeds(home.path(), "\\copy (SELECT 1 AS a) to stdout (format csv)\n"), "1\n");
+    let copied = "CREATE TABLE t (a INT);\n\\copy t from program 'seq 3'\nSELECT sum(a) FROM t;\n";
+    assert_eq!(succeeds(home.path(), copied), "sum\n6\n");
+}
+
+#[test]
+fn dumps_turn_commands_off() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = piped(home.path(), "\\restrict a1\n\\! echo no\n\\unrestrict b\n\\unrestrict a1\n\\echo yes\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "yes\n"));
+    assert!(ran.stderr.contains("commands are off") && ran.stderr.contains("another word"), "{}", ran.stderr);
+}
+
+#[test]
+fn variables_come_from_a_person() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = shell(home.path(), &[], &[]);
+    terminal.send("\\prompt 'How many? ' n");
+    terminal.send(ENTER);
+    terminal.expect("How many? ");
+    terminal.send("42");
+    terminal.send(ENTER);
+    terminal.expect(PROMPT);
+    answer(&mut terminal, "SELECT :n + 1 AS more;", &["43 │"]);
+    answer(&mut terminal, "SELECT 7 AS seven;", &["7 │"]);
+    answer(&mut terminal, "\\w seven.sql", &[]);
+    assert_eq!(std::fs::read_to_string(home.path().join("seven.sql")).unwrap(), "SELECT 7 AS seven;\n");
     terminal.send(CTRL_D);
     assert!(terminal.wait().success());
 }
