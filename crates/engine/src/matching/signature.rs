@@ -289,24 +289,7 @@ impl Writer {
                 self.keys(keys)?;
                 self.plan(input, false)
             }
-            Node::HashJoin(join) => {
-                self.word("hash join");
-                self.text(&(join.join_type, join.null_equality, join.null_aware, &join.projection));
-                self.number(join.runtime_filters.len());
-                for &(id, key) in &join.runtime_filters {
-                    self.filter(id);
-                    self.number(key);
-                }
-                self.number(join.on.len());
-                for (left, right) in &join.on {
-                    self.expression(left)?;
-                    self.expression(right)?;
-                }
-                self.pairs(join.filter.as_ref())?;
-                let (left, right) = sides_masked(join);
-                self.plan(&join.left, apart && left)?;
-                self.plan(&join.right, apart && right)
-            }
+            Node::HashJoin(join) => self.hash_join(join, apart),
             Node::NestedLoopJoin(join) => {
                 self.word("nested loop join");
                 self.text(&(join.join_type, &join.projection));
@@ -359,6 +342,25 @@ impl Writer {
             | Node::FragmentWise { .. }
             | Node::Incoming(_) => None,
         }
+    }
+
+    fn hash_join(&mut self, join: &HashJoin, apart: bool) -> Option<()> {
+        self.word("hash join");
+        self.text(&(join.join_type, join.null_equality, join.null_aware, &join.projection));
+        self.number(join.runtime_filters.len());
+        for &(id, key) in &join.runtime_filters {
+            self.filter(id);
+            self.number(key);
+        }
+        self.number(join.on.len());
+        for (left, right) in &join.on {
+            self.expression(left)?;
+            self.expression(right)?;
+        }
+        self.pairs(join.filter.as_ref())?;
+        let (left, right) = sides_masked(join);
+        self.plan(&join.left, apart && left)?;
+        self.plan(&join.right, apart && right)
     }
 
     fn scan(&mut self, scan: &Scan, apart: bool) -> Option<()> {

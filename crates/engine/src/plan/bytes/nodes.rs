@@ -153,14 +153,7 @@ impl PlanWriter<'_> {
                 Ok(())
             }
             Node::Aggregate(aggregate) => self.aggregate(aggregate),
-            Node::Window(window) => {
-                self.output.byte(kinds::WINDOW);
-                self.plan(&window.input)?;
-                self.expressions(&window.partition_by)?;
-                self.keys(&window.order_by)?;
-                self.output.count(window.calls.len());
-                window.calls.iter().try_for_each(|call| self.window_call(call))
-            }
+            Node::Window(window) => self.window(window),
             Node::Write(write) => {
                 self.output.byte(kinds::WRITE);
                 self.plan(&write.input)?;
@@ -195,19 +188,7 @@ impl PlanWriter<'_> {
                 self.plan(&query.base)?;
                 self.plan(&query.step)
             }
-            Node::Unnest(unnest) => {
-                self.output.byte(kinds::UNNEST);
-                self.plan(&unnest.input)?;
-                self.output.counts(&unnest.kept);
-                self.output.count(unnest.arrays.len());
-                for (array, is_of_records) in &unnest.arrays {
-                    self.output.flag(*is_of_records);
-                    self.expression(array)?;
-                }
-                self.output.flag(unnest.ordinality);
-                self.output.flag(unnest.keeps_all);
-                Ok(())
-            }
+            Node::Unnest(unnest) => self.unnest(unnest),
             Node::WorkTable(table) => {
                 self.output.byte(kinds::WORK_TABLE);
                 self.output.text(&table.name);
@@ -215,16 +196,7 @@ impl PlanWriter<'_> {
                 self.output.counts(&table.columns);
                 Ok(())
             }
-            Node::Common(common) => {
-                self.output.byte(kinds::COMMON);
-                self.output.count(common.parts.len());
-                for part in &common.parts {
-                    self.output.number(u64::from(part.table.0));
-                    self.output.count(part.places);
-                    self.plan(&part.plan)?;
-                }
-                self.plan(&common.input)
-            }
+            Node::Common(common) => self.common(common),
             Node::FragmentWise { input, fragments } => {
                 self.output.byte(kinds::FRAGMENT_WISE);
                 self.output.count(*fragments);
@@ -235,6 +207,40 @@ impl PlanWriter<'_> {
             }
             Node::Mask(_) => Err(Error::unsupported("what several queries run together cannot be written as bytes")),
         }
+    }
+
+    fn window(&mut self, window: &Window) -> Result<()> {
+        self.output.byte(kinds::WINDOW);
+        self.plan(&window.input)?;
+        self.expressions(&window.partition_by)?;
+        self.keys(&window.order_by)?;
+        self.output.count(window.calls.len());
+        window.calls.iter().try_for_each(|call| self.window_call(call))
+    }
+
+    fn unnest(&mut self, unnest: &Unnest) -> Result<()> {
+        self.output.byte(kinds::UNNEST);
+        self.plan(&unnest.input)?;
+        self.output.counts(&unnest.kept);
+        self.output.count(unnest.arrays.len());
+        for (array, is_of_records) in &unnest.arrays {
+            self.output.flag(*is_of_records);
+            self.expression(array)?;
+        }
+        self.output.flag(unnest.ordinality);
+        self.output.flag(unnest.keeps_all);
+        Ok(())
+    }
+
+    fn common(&mut self, common: &Common) -> Result<()> {
+        self.output.byte(kinds::COMMON);
+        self.output.count(common.parts.len());
+        for part in &common.parts {
+            self.output.number(u64::from(part.table.0));
+            self.output.count(part.places);
+            self.plan(&part.plan)?;
+        }
+        self.plan(&common.input)
     }
 
     fn scan(&mut self, scan: &Scan) -> Result<()> {
