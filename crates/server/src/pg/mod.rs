@@ -11,10 +11,10 @@ mod copying;
 mod cursor;
 mod cursors;
 mod deadlines;
-mod listener;
-mod portal;
 #[cfg(test)]
 mod driver_tests;
+mod listener;
+mod portal;
 #[cfg(test)]
 mod role_tests;
 mod run;
