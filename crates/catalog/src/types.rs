@@ -36,7 +36,8 @@ pub struct PostgresType {
     pub bytes: i16,
     /// The number of the type of its arrays; 0 if there is none.
     pub array_oid: u32,
-    /// One letter for its kind: `N`umber, `S`tring, `D`ate or time, `T`imespan, `B`oolean, `U`ser, `A`rray.
+    /// One letter for its kind: `N`umber, `S`tring, `D`ate or time, `T`imespan, `B`oolean, `U`ser, `A`rray, `Z` for
+    /// what only the catalog uses.
     pub category: &'static str,
 }
 
@@ -55,7 +56,7 @@ const fn base(
 pub const TYPES: [PostgresType; 56] = [
     BOOL,
     BYTEA,
-    base(18, "char", "\"char\"", 1, 1002, "S"),
+    base(18, "char", "\"char\"", 1, 1002, "Z"),
     base(19, "name", "name", 64, 1003, "S"),
     INT8,
     INT2,

@@ -30,7 +30,8 @@ fn data_type(column: &Column) -> DataType {
         16 => DataType::Boolean,
         21 => DataType::Int16,
         23 => DataType::Int32,
-        20 => DataType::Int64,
+        // Numbers of objects and transactions, too.
+        20 | 26 | 28 => DataType::Int64,
         700 => DataType::Float32,
         701 => DataType::Float64,
         1700 if column.modifier >= 4 => {

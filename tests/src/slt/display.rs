@@ -34,9 +34,9 @@ pub fn letters(schema: &Schema) -> Vec<ColumnLetter> {
 pub fn letter(oid: u32) -> ColumnLetter {
     ColumnLetter(match oid {
         16 => 'B',
-        20 | 21 | 23 => 'I',
+        20 | 21 | 23 | 26 | 28 => 'I',
         700 | 701 | 1700 => 'R',
-        19 | 25 | 1042 | 1043 => 'T',
+        18 | 19 | 25 | 1042 | 1043 => 'T',
         1082 | 1083 => 'D',
         1114 | 1184 => 'P',
         _ => '?',

@@ -12,6 +12,7 @@ mod declared;
 pub(crate) mod definitions;
 mod empty;
 mod known;
+mod layouts;
 mod operators;
 mod roles;
 mod routines;
@@ -40,6 +41,7 @@ use declared::IndexClass;
 use diligence_types::SqlType;
 use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use diligence_types::text::zones;
+use layouts::Layout;
 use rows::{CatalogTable, Cell};
 
 use crate::activity::Activities;
@@ -205,6 +207,7 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for listed in relations(snapshot, true).into_iter().chain(composite_relations(snapshot)) {
         for (index, field) in listed.columns.iter().flat_map(|columns| columns.fields().iter()).enumerate() {
             let column = field_type(field);
+            let layout = Layout { known: &column.element, is_array: column.is_array };
             let marks = |object: &Object| declared::column_marks(object, field.name());
             let (has_default, identity, generated) = listed.object.as_ref().map_or((false, "", ""), marks);
             rows.push(vec![
@@ -215,9 +218,9 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 Cell::Number(index as i64 + 1),
                 column.modifier.into(),
                 i32::from(column.is_array).into(),
-                (column.bytes() > 0 && column.bytes() <= 8).into(),
-                "i".into(),
-                if column.bytes() < 0 { "x" } else { "p" }.into(),
+                layout.is_by_value().into(),
+                layout.alignment().into(),
+                layout.storage().into(),
                 "".into(),
                 (!field.is_nullable()).into(),
                 has_default.into(),
@@ -356,7 +359,8 @@ struct ListedType {
     /// Its name in SQL.
     sql_name: String,
     schema: u32,
-    /// `b`, `r` for a range, `m` for a multirange, `e` for an enum, `c` for a composite type, `d` for a domain.
+    /// `b`, `r` for a range, `m` for a multirange, `e` for an enum, `c` for a composite type, `d` for a domain, `p` for
+    /// one that no column has.
     kind: &'static str,
     known: PostgresType,
     /// What a domain demands.
@@ -372,6 +376,7 @@ fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
         kind: match known.category {
             "R" if known.name.ends_with("multirange") => "m",
             "R" => "r",
+            "X" => "p",
             _ => "b",
         },
         known: *known,
@@ -441,6 +446,8 @@ fn reading_function(name: &str, what: &str) -> String {
 fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |listed: &ListedType, is_array: bool| {
         let known = &listed.known;
+        let layout = Layout { known, is_array };
+        let [reads_modifier, shows_modifier] = layout.modifiers();
         let function = |what: &str| match is_array {
             true => format!("array_{what}"),
             false => reading_function(known.name, what),
@@ -458,30 +465,31 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             listed.schema.into(),
             OWNER_OID.into(),
             if is_array { -1 } else { known.bytes }.into(),
-            (!is_array && known.bytes > 0 && known.bytes <= 8).into(),
+            layout.is_by_value().into(),
             if is_array { "b" } else { listed.kind }.into(),
             if is_array { "A" } else { known.category }.into(),
-            false.into(),
+            layout.is_preferred().into(),
             true.into(),
             ",".into(),
             if listed.kind == "c" && !is_array { known.oid } else { 0 }.into(),
-            if is_array { known.oid } else { 0 }.into(),
+            layout.element().into(),
             if is_array { 0 } else { known.array_oid }.into(),
             function("in").into(),
             function("out").into(),
             routines::receiver(known.name, is_array, known.oid).into(),
-            "-".into(),
-            "-".into(),
-            "-".into(),
-            "-".into(),
-            "i".into(),
-            "p".into(),
+            layout.sender().into(),
+            reads_modifier.into(),
+            shows_modifier.into(),
+            layout.analyzer().into(),
+            layout.alignment().into(),
+            layout.storage().into(),
             domain.is_some_and(|domain| domain.is_not_null).into(),
             domain.map_or(0, |domain| declared_oid(&domain.base)).into(),
             Cell::Number(domain.map_or(-1, |domain| i64::from(field_type(&domain.base.field("value", true)).modifier))),
             0.into(),
             domain.map_or_else(|| own_collation(known), |domain| collation_oid(&domain.base)).into(),
             default,
+            layout.subscripting().into(),
         ]
     };
     let mut rows = Vec::new();

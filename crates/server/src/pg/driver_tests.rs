@@ -8,9 +8,10 @@ use super::tests::{connect, said, serve, told};
 /// What a driver is told of a statement, and the rows that it gets in binary form.
 #[derive(Debug, Default)]
 struct Answer {
-    /// The types of parameters and columns.
+    /// The types of parameters and columns, and what is in parentheses behind the latter.
     parameters: Vec<u32>,
     columns: Vec<u32>,
+    modifiers: Vec<i32>,
     rows: Vec<Vec<Option<Vec<u8>>>>,
     /// The fields of an error with their letters in front.
     failure: Vec<String>,
@@ -63,7 +64,11 @@ async fn asked(connection: &mut Connection, sql: &str, declared: &[u32], values:
                 let oids = message.body[2..].chunks(4);
                 answer.parameters = oids.map(|oid| u32::from_be_bytes(oid.try_into().unwrap())).collect();
             }
-            b'T' => answer.columns = message.columns().unwrap().iter().map(|column| column.oid).collect(),
+            b'T' => {
+                let columns = message.columns().unwrap();
+                answer.columns = columns.iter().map(|column| column.oid).collect();
+                answer.modifiers = columns.iter().map(|column| column.modifier).collect();
+            }
             b'D' => {
                 let values = message.values().unwrap();
                 answer.rows.push(values.into_iter().map(|value| value.map(<[u8]>::to_vec)).collect());
@@ -169,6 +174,10 @@ async fn values_go_in_binary_form_both_ways() {
         let found = asked(&mut ann, "SELECT v FROM t LIMIT 1", &[], &[], true).await;
         assert_eq!(found.rows, [[Some(value.to_vec())]], "{sql_type} {found:?}");
     }
+    // What computes numbers has no modifier, in RETURNING as elsewhere.
+    ann.simple("CREATE TABLE prices (a NUMERIC(5, 2))").await.unwrap();
+    let returned = "INSERT INTO prices VALUES (1.5) RETURNING a, a * 2, round(a, 1), a::numeric(10, 3)";
+    assert_eq!(asked(&mut ann, returned, &[], &[], true).await.modifiers, [327_686, -1, -1, 655_367]);
     // Aggregates whose results are held as texts have their types.
     for (query, number) in [
         ("SELECT max(v::uuid) FROM (VALUES ('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11')) AS t (v)", 2950),

@@ -44,7 +44,7 @@ use crate::registry::{InBlock, Registered};
 use crate::service::Service;
 use crate::session::changes::Changes;
 use crate::session::commands::{self, Command, Lasts};
-use crate::session::settings::{ClientSettings, SHARED, command_line_settings};
+use crate::session::settings::{ClientSettings, SHARED, command_line_settings, shown_name};
 use crate::sqlstate;
 
 /// Prepared statements and portals of one session at most.
@@ -626,7 +626,7 @@ impl PgSession {
                 }
                 None => self.outbox.put(Out::NoData(NoData::new())),
             },
-            PreparedKind::Command(Command::Show(name)) => self.describe_text(name),
+            PreparedKind::Command(Command::Show(name)) => self.describe_text(shown_name(name)),
             PreparedKind::Command(Command::Fetch(_, cursor)) => {
                 let found = self.cursors.get(cursor).map(|cursor| cursor.portal.statement.clone());
                 let of_procedure = || self.session.cursor(cursor).map(|rows| rows.lock().schema().clone());

@@ -29,6 +29,7 @@ use sqlparser::ast::{
 };
 
 use super::from::JoinedSide;
+use super::modifiers::is_without_modifier;
 use super::operators::row;
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::subqueries::subquery_scalar;
@@ -67,8 +68,9 @@ pub(crate) struct Changed<'a> {
 pub(crate) struct BoundChange {
     /// Its rows; the columns are those of this room's description.
     pub rows: Bound,
-    /// How many of the last columns RETURNING gives, or are needed for it; `None` without it.
-    pub returning: Option<usize>,
+    /// How many of the last columns RETURNING gives, or are needed for it, and which of them have no modifiers; `None`
+    /// without it.
+    pub returning: Option<(usize, Vec<usize>)>,
     /// RETURNING, if it is computed when the rows have been written.
     pub later: Option<BoundLater>,
 }
@@ -99,6 +101,8 @@ struct Made {
     /// How many of the last columns RETURNING gives, or are needed for it.
     returned: usize,
     later: Option<Later>,
+    /// Which of those have digits and characters that are no modifiers.
+    computed: Vec<usize>,
 }
 
 /// What RETURNING may name when the rows have been written.
@@ -442,13 +446,13 @@ impl Binder<'_> {
     fn change(&self, changed: &Changed<'_>, body: impl FnOnce(&Withs<'_>) -> Result<Made>) -> Result<BoundChange> {
         let withs = Withs { written: changed.with, ..Withs::default() };
         let definitions = changed.with.map(|with| self.definitions(with, None, &withs)).transpose()?;
-        let Made { relation, columns, returned, later } = body(&withs)?;
+        let Made { relation, columns, returned, later, computed } = body(&withs)?;
         let mut relation = self.behind(definitions, relation, &columns);
         let later = later.map(|later| self.returned_later(later, changed)).transpose()?;
         let parameters = self.settled_parameters(&mut relation);
         let is_transient = self.is_transient.get();
         let rows = Bound { relation, columns, parameters, is_transient, computed: vec![] };
-        Ok(BoundChange { rows, returning: changed.returning.map(|_| returned), later })
+        Ok(BoundChange { rows, returning: changed.returning.map(|_| (returned, computed)), later })
     }
 
     /// Rows behind the common table expressions that they read.
@@ -507,7 +511,7 @@ impl Binder<'_> {
         let mut relation = self.behind(definitions, made.relation, &made.columns);
         let parameters = self.settled_parameters(&mut relation);
         let columns = made.columns;
-        let rows = Bound { relation, columns, parameters, is_transient: true, computed: vec![] };
+        let rows = Bound { relation, columns, parameters, is_transient: true, computed: made.computed };
         Ok(BoundLater { rows, from })
     }
 
@@ -713,7 +717,8 @@ impl Binder<'_> {
         outputs.extend(others.iter().cloned());
         let returned = others.len();
         columns.extend(others);
-        Ok(Made { relation, columns: outputs, returned, later: Some(Later { names, columns, version }) })
+        let later = Some(Later { names, columns, version });
+        Ok(Made { relation, columns: outputs, returned, later, computed: vec![] })
     }
 
     /// The rows with what RETURNING gives behind their columns.
@@ -726,7 +731,7 @@ impl Binder<'_> {
         withs: &Withs<'_>,
     ) -> Result<Made> {
         let Some(returning) = changed.returning else {
-            return Ok(Made { relation, columns: outputs, returned: 0, later: None });
+            return Ok(Made { relation, columns: outputs, returned: 0, later: None, computed: vec![] });
         };
         let mut select = crate::parse::query("SELECT 1")?;
         let SetExpr::Select(select) = select.body.as_mut() else { return Err(Error::bug("SELECT is none")) };
@@ -746,16 +751,17 @@ impl Binder<'_> {
         if !level.row_functions.borrow().is_empty() {
             return Err(unsupported("a function that gives rows in RETURNING"));
         }
-        let mut computed = Vec::new();
+        let (mut computed, mut unmodified) = (Vec::new(), Vec::new());
         let count = items.len();
-        for item in &mut items {
+        for (place, item) in items.iter_mut().enumerate() {
             let taken = std::mem::replace(&mut item.scalar, Scalar::boolean(false));
             let scalar = self.typed(taken)?;
+            unmodified.extend(is_without_modifier(&scalar).then_some(place));
             outputs.push(named(&item.name, scalar, self.numbers, &mut computed));
         }
         let relation = self.with_markers(relation, &level.names);
         let relation = relation.mapped(level.hoisted.take()).mapped(computed);
-        Ok(Made { relation, columns: outputs, returned: count, later: None })
+        Ok(Made { relation, columns: outputs, returned: count, later: None, computed: unmodified })
     }
 
     /// What an INSERT gives to a table: rows with all of its columns, in their types and their order.

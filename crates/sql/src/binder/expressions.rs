@@ -141,7 +141,7 @@ impl Binder<'_> {
                     return Ok(column);
                 }
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
-                let (scalar, to) = (self.scalar(expr, level)?, self.timed_type(data_type)?);
+                let (scalar, to) = (self.cast_input(expr, level)?, self.timed_type(data_type)?);
                 if let Some(made) = self.json_as_type(expr, &scalar.sql_type(), &to, is_try, level)? {
                     return Ok(made);
                 }
@@ -262,6 +262,11 @@ impl Binder<'_> {
                 let arguments = vec![self.array(keys)?, self.array(values)?];
                 self.call("map", arguments)
             }
+            // DuckDB's `[]` gets its type from what is around it.
+            Expr::Array(array) if array.named && array.elem.is_empty() => {
+                let error = Error::input("cannot determine type of empty array").with_code("42P18");
+                Err(error.with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]"))
+            }
             Expr::Array(array) => {
                 let elements = self.scalars(&array.elem, level)?;
                 self.array(elements)
@@ -270,6 +275,14 @@ impl Binder<'_> {
             Expr::Named { expr, .. } => self.scalar(expr, level),
             Expr::Lambda(_) => Err(unsupported("a lambda outside of a function that takes one")),
             other => Err(unsupported(other)),
+        }
+    }
+
+    /// What a cast is of: an array of nothing, or of such arrays, gets its type from the cast.
+    fn cast_input(&self, expression: &Expr, level: &Level<'_>) -> Result<Scalar> {
+        match is_empty_array(expression) {
+            true => self.array(vec![]),
+            false => self.scalar(expression, level),
         }
     }
 
@@ -533,5 +546,14 @@ pub(super) fn sign_of(op: &BinaryOperator) -> String {
         BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
         BinaryOperator::Custom(sign) => sign.clone(),
         other => other.to_string(),
+    }
+}
+
+/// Whether it is an array without elements, or with such arrays only.
+fn is_empty_array(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) => is_empty_array(inner),
+        Expr::Array(array) => array.elem.iter().all(is_empty_array),
+        _ => false,
     }
 }

@@ -43,6 +43,14 @@ pub(crate) fn without_modifiers(relation: &Relation, columns: &[Column]) -> Vec<
     (0..columns.len()).filter(|place| is_computed(&columns[*place])).collect()
 }
 
+/// Whether digits and characters of an expression's type are no modifier. Those of columns are.
+pub(crate) fn is_without_modifier(scalar: &Scalar) -> bool {
+    let nothing = Relation::Values { columns: vec![], rows: vec![] };
+    let sql_type = scalar.sql_type();
+    let origin = || Origins { has_columns: true, ..Origins::default() }.of_scalar(scalar, &nothing);
+    is_sized(&sql_type) && origin().as_ref() != Some(&sql_type)
+}
+
 /// The rows for a table that is made of them: columns without modifiers hold whatever is added later.
 pub(crate) fn made_wide(bound: Bound, numbers: &Numbers) -> Bound {
     let mut computed = vec![];
@@ -99,6 +107,8 @@ struct Origins<'r> {
     /// The common table expressions met so far.
     definitions: HashMap<WithId, (&'r Relation, &'r [Column])>,
     steps: usize,
+    /// Whether every column has the modifier that its type has.
+    has_columns: bool,
 }
 
 impl<'r> Origins<'r> {
@@ -192,6 +202,7 @@ impl<'r> Origins<'r> {
             return None;
         }
         match scalar {
+            Scalar::Column { .. } if self.has_columns => is_sized(&sql_type).then_some(sql_type),
             Scalar::Column { id, .. } => self.of_column(input, *id),
             Scalar::Constant(constant) => (is_sized(&sql_type) && !is_literal(constant)).then_some(sql_type),
             Scalar::Cast { is_explicit: true, .. } => is_sized(&sql_type).then_some(sql_type),

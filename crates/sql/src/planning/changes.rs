@@ -33,6 +33,7 @@ use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, N
 use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 use crate::write::triggers::Operation;
+use crate::{errors, front};
 
 /// The table that a statement changes.
 pub(super) struct ChangedTable {
@@ -586,10 +587,13 @@ impl Around<'_> {
         let later = later.map(|BoundLater { rows, from }| self.computes_later(rows, from));
         let triggers = self.triggers(&table, meant.operations.clone(), meant.assigned.as_deref(), later)?;
         let writer = self.calling_writer(NativeTarget::Change { table, layout, way }, triggers);
-        let returning = returning.map(|count| {
+        let returning = returning.map(|(count, computed)| {
             let first = rows.columns.len() - count;
             let fields = rows.columns[first..].iter().map(|column| column.sql_type.field(&column.name, true));
-            let now = || Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
+            let now = || {
+                let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
+                front::with_computed(&schema, &computed)
+            };
             (given.unwrap_or_else(now), writer.returned())
         });
         let again = Some(writer.clone());
