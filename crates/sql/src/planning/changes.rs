@@ -28,7 +28,6 @@ use crate::binder::{
     self, BoundChange, BoundLater, CHANGED, Changed, MERGE_ACTION, MERGE_ACTION_OF, Meeting, MergeStep, Named,
     NewValue, Target,
 };
-use crate::errors;
 use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
 use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
