@@ -232,8 +232,8 @@ impl Catalog {
         Ok(LockGuard((!may_pass).then(|| (self.locks().clone(), by))))
     }
 
-    /// Fails with code 40001 if others have changed one of these tables since the transaction's statement began, so that
-    /// it does not see all of the rows.
+    /// Fails with code 40001 if others have changed one of these tables since the transaction's statement began, so
+    /// that it does not see all of the rows.
     pub fn check_all_seen(&self, tables: &[ObjectRef]) -> Result<()> {
         let Some(inside) = self.inside() else { return Ok(()) };
         let (start, newest) = (inside.start.lock().clone(), inside.base.newest());

@@ -175,8 +175,8 @@ pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
 }
 
 /// Calls a function for these rows. The columns are of the kinds of its parameters, or alike; of [`Form::Groups`] there
-/// is one, of texts; of [`Form::Steps`] and [`Form::WasmSteps`] the first has the numbers of the groups, in the place of
-/// the state.
+/// is one, of texts; of [`Form::Steps`] and [`Form::WasmSteps`] the first has the numbers of the groups, in the place
+/// of the state.
 pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
     frame(CALL, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());

@@ -1,7 +1,7 @@
 //! A collector of OpenTelemetry: where it is, and how something is posted to it.
 //!
-//! OTLP over HTTP/1.1, with JSON as its body; encrypted where the URL begins with `https`. Headers that a collector wants
-//! besides, such as a key, are those of the environment variable that OpenTelemetry has for them.
+//! OTLP over HTTP/1.1, with JSON as its body; encrypted where the URL begins with `https`. Headers that a collector
+//! wants besides, such as a key, are those of the environment variable that OpenTelemetry has for them.
 
 use std::fmt;
 use std::io;

@@ -38,7 +38,8 @@ pub struct GatheringReader {
 }
 
 impl GatheringReader {
-    pub(super) fn new(reader: BatchReader) -> Self {
+    /// The rows of a reader, from where it stands.
+    pub fn new(reader: BatchReader) -> Self {
         let carried = reader.buffers().sibling();
         Self { reader, gathered: vec![], rows: 0, bytes: 0, next: None, carried }
     }

@@ -7,9 +7,9 @@ use arrow::buffer::Buffer;
 use diligence_base::{Error, Result};
 use diligence_disk::{SpillBuffers, SpillReader};
 
+use super::Contents;
 use super::block::{HEADER_BYTES, Header, columns_of};
 use super::held::HeldBytes;
-use super::{Contents, GatheringReader};
 use crate::batch::Batch;
 
 /// Reads rows from a spill file, in batches as they were written or smaller ones. Their arrays lie in the clusters that
@@ -34,11 +34,6 @@ struct LongBlock {
 impl BatchReader {
     pub(super) fn new(reader: SpillReader, contents: Arc<Contents>) -> Self {
         Self { reader, contents, cluster: None, long: None, skip: 0 }
-    }
-
-    /// The same rows, with small batches put together.
-    pub fn gathering(self) -> GatheringReader {
-        GatheringReader::new(self)
     }
 
     pub(super) fn buffers(&self) -> &SpillBuffers {

@@ -424,7 +424,7 @@ fn small_blocks_are_read_as_larger_batches() {
         }
         let file = writer.finish();
         let blocks = read(&mut file.reader(&buffers, ReadOptions::default())).len();
-        let mut reader = file.reader(&buffers, ReadOptions::default()).gathering();
+        let mut reader = GatheringReader::new(file.reader(&buffers, ReadOptions::default()));
         let back: Vec<Batch> =
             std::iter::from_fn(|| block_on(|waker| reader.poll_next(waker))).map(Result::unwrap).collect();
         assert!(blocks >= 400 && back.len() < 40, "{} batches of {blocks} blocks", back.len());
@@ -454,7 +454,7 @@ fn columns_of_all_kinds_are_put_together() {
         written.push(Batch::from_arrays(columns, 10));
         write(&mut writer, written.last().unwrap()).unwrap();
     }
-    let mut reader = writer.finish().into_reader(&buffers).gathering();
+    let mut reader = GatheringReader::new(writer.finish().into_reader(&buffers));
     let back: Vec<Batch> =
         std::iter::from_fn(|| block_on(|waker| reader.poll_next(waker))).map(Result::unwrap).collect();
     assert!(back.len() < 20, "{} batches of {} blocks", back.len(), written.len());

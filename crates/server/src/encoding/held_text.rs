@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::ZonedTime;
 
-use super::parameters::malformed;
+use super::cursor::malformed;
 
 /// The version of jsonb's binary form, which stands before the text.
 const JSONB_VERSION: u8 = 1;

@@ -10,18 +10,18 @@
 //! * [`compact`]: batches without bytes of other rows, for Arrow's streams.
 //! * [`flight`]: messages of Arrow Flight.
 //! * [`numeric`]: what Arrow would write with more zeros than that.
-//! * [`parameters`]: the other direction, values as clients send them; [`nested`]: those that consist of others.
+//! * [`parameters`]: the other direction, values as clients send them, out of bytes that a [`cursor`] stands on.
 //!
 //! Nothing here knows a session, a statement or a socket: batches come in, bytes go out.
 
 pub(crate) mod columns;
 mod compact;
 pub(crate) mod copy;
+mod cursor;
 mod fields;
 pub(crate) mod flight;
 pub(crate) mod formats;
 mod held_text;
-mod nested;
 mod numeric;
 pub(crate) mod parameters;
 mod text;

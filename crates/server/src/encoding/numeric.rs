@@ -1,5 +1,5 @@
-//! What Arrow would write otherwise: a `numeric` without parentheses, which has no zeros at its end, dates and times that
-//! Arrow has no text for, and in JSON `json` and `jsonb`, which are nested, and bytes, which are SQL's texts.
+//! What Arrow would write otherwise: a `numeric` without parentheses, which has no zeros at its end, dates and times
+//! that Arrow has no text for, and in JSON `json` and `jsonb`, which are nested, and bytes, which are SQL's texts.
 
 use std::fmt::Write;
 

@@ -18,10 +18,12 @@ use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, field_type, type_of_oid};
 use diligence_db::{Address, NetworkKind, RangeKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array};
 
+mod nested;
+
 use super::columns::Form;
+use super::cursor::{Cursor, malformed};
 use super::fields::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 use super::held_text::HeldText;
-use super::nested;
 use super::values::is_of_objects;
 
 /// The type that a client's number for a type stands for; `None` leaves it to the statement, as with all types whose
@@ -388,37 +390,6 @@ fn list_with(parts: Vec<ArrayRef>, item: &Field) -> Result<ArrayRef> {
     };
     let field = Arc::new(item.clone().with_data_type(element));
     Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths([count]), values, None)))
-}
-
-/// Bytes that are taken from the front.
-pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
-
-impl<'a> Cursor<'a> {
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| malformed("it is too short"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn i16(&mut self) -> Result<i16> {
-        Ok(i16::from_be_bytes(self.take(2)?.try_into().map_err(|_| malformed("a number"))?))
-    }
-
-    pub(super) fn i32(&mut self) -> Result<i32> {
-        Ok(i32::from_be_bytes(self.take(4)?.try_into().map_err(|_| malformed("a number"))?))
-    }
-
-    fn i64(&mut self) -> Result<i64> {
-        Ok(i64::from_be_bytes(self.take(8)?.try_into().map_err(|_| malformed("a number"))?))
-    }
-
-    pub(super) fn end(&self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(malformed("it is too long")) }
-    }
-}
-
-pub(super) fn malformed(what: &str) -> Error {
-    Error::input(format!("a parameter in binary form is malformed: {what}")).with_code("22P03")
 }
 
 /// A value from its binary form, as PostgreSQL's `…recv` functions read it.

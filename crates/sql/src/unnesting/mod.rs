@@ -448,7 +448,7 @@ impl Unnesting<'_> {
 
     /// The domain of these columns of the left side, and the definitions that it and the left side read from then on:
     /// what gives the columns is read twice, once for the left side's rows and once for their values.
-    fn domain_of(&self, left: &mut Relation, outer: &[Column]) -> Result<(Domain, Vec<Definition>)> {
+    fn domain_of(&self, left: &mut Relation, outer: &[Column]) -> Result<(Domain, Vec<OuterDefinition>)> {
         let lost = || Error::bug("a copy lost a column");
         let mut definitions = Vec::new();
         let wanted = outer.iter().map(|column| column.id).collect();
@@ -493,7 +493,7 @@ impl Unnesting<'_> {
 }
 
 /// A common table expression: what it gives, its columns included.
-type Definition = (WithId, Relation, Vec<Column>);
+type OuterDefinition = (WithId, Relation, Vec<Column>);
 
 /// The part of a relation that columns come from and whose rows all come through: what is above it, joins with
 /// subqueries before, does not change which values there are. So each subquery of a row is computed for values of the
@@ -502,7 +502,7 @@ type Definition = (WithId, Relation, Vec<Column>);
 fn source_of<'r>(
     relation: &'r mut Relation,
     wanted: &BTreeSet<ColumnId>,
-    definitions: &mut Vec<Definition>,
+    definitions: &mut Vec<OuterDefinition>,
 ) -> &'r mut Relation {
     if let Relation::Definitions { definitions: own, input } = relation {
         definitions.append(own);

@@ -2,8 +2,8 @@
 //!
 //! The grammar is RFC 4180's with any delimiter and quote: a field that begins with a quote ends with one; inside, a
 //! doubled quote (or an escaped one) stands for itself, and delimiters and line ends are text. A quote inside a field
-//! that does not begin with one is text. Blanks around quotes are no text where a dialect says so. Records end with a line feed, or a carriage return and a line feed. Empty
-//! lines are no records.
+//! that does not begin with one is text. Blanks around quotes are no text where a dialect says so. Records end with a
+//! line feed, or a carriage return and a line feed. Empty lines are no records.
 
 use std::borrow::Cow;
 

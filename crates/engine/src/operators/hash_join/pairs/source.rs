@@ -492,7 +492,7 @@ impl PairsState {
             return Ok(Pull::Again);
         }
         let reader = match (&work.later, &work.pair.probe) {
-            (Some(_), Some(probe)) => probe.clone().into_reader(&self.buffers()?).gathering(),
+            (Some(_), Some(probe)) => GatheringReader::new(probe.clone().into_reader(&self.buffers()?)),
             _ => {
                 let overflown = work.overflown();
                 drop(work);

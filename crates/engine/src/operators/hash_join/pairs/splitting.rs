@@ -45,7 +45,7 @@ impl Splitting {
         // Twice as many as would fit one by one: some are larger than others.
         let wanted = (2 * work.pair.table_bytes() / memory_bytes.max(1)).next_power_of_two();
         let fan_out = fan_out(memory_bytes, buffers.space().cluster_bytes()).min(wanted.max(FAN_OUT_MIN));
-        let probe = work.pair.probe.clone().map(|file| file.into_reader(&buffers).gathering());
+        let probe = work.pair.probe.clone().map(|file| GatheringReader::new(file.into_reader(&buffers)));
         let partitions = Partitions::new(work.pair.level, fan_out, memory_bytes, buffers, counts);
         partitions.spill_all();
         Self {

@@ -41,8 +41,8 @@ impl PairWork {
         // It may turn out that the rows do not fit: then they are wanted once more.
         let twice = ReadOptions { recycle: false, ..ReadOptions::default() };
         let build = match &mirrored {
-            Some(_) => pair.probe.as_ref().map(|file| file.reader(buffers, twice).gathering()),
-            None => pair.build.clone().map(|file| file.into_reader(buffers).gathering()),
+            Some(_) => pair.probe.as_ref().map(|file| GatheringReader::new(file.reader(buffers, twice))),
+            None => pair.build.clone().map(|file| GatheringReader::new(file.into_reader(buffers))),
         };
         let is_reversed = mirrored.is_some();
         let config = mirrored.unwrap_or_else(|| config.clone());
@@ -53,7 +53,7 @@ impl PairWork {
     pub fn probes(&self, buffers: &SpillBuffers) -> Option<GatheringReader> {
         let file = if self.is_reversed { &self.pair.build } else { &self.pair.probe };
         let options = ReadOptions { recycle: !self.in_blocks, ..ReadOptions::default() };
-        file.as_ref().map(|file| file.reader(buffers, options).gathering())
+        file.as_ref().map(|file| GatheringReader::new(file.reader(buffers, options)))
     }
 
     /// The next build rows.

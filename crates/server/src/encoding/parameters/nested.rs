@@ -6,8 +6,9 @@ use diligence_base::Result;
 use diligence_db::postgres::{ColumnType, PostgresType, TEXT, type_of_oid};
 use diligence_db::{RangeKind, Zone};
 
-use super::parameters::{Cursor, from_binary, list_from_binary, malformed};
-use super::values::Values;
+use super::super::cursor::{Cursor, malformed};
+use super::super::values::Values;
+use super::{from_binary, list_from_binary};
 
 /// Rows within rows at most.
 const DEPTH_MAX: usize = 32;
