@@ -250,6 +250,8 @@ fn variables_come_from_a_person() {
     answer(&mut terminal, "SELECT :n + 1 AS more;", &["43 │"]);
     answer(&mut terminal, "SELECT 7 AS seven;", &["7 │"]);
     answer(&mut terminal, "\\w seven.sql", &[]);
+    // The prompt is painted again for each key; only an answer says that a line was taken.
+    answer(&mut terminal, "SELECT 8 AS eight;", &["8 │"]);
     assert_eq!(std::fs::read_to_string(home.path().join("seven.sql")).unwrap(), "SELECT 7 AS seven;\n");
     terminal.send(CTRL_D);
     assert!(terminal.wait().success());
