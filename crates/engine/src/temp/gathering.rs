@@ -33,6 +33,8 @@ pub struct GatheringReader {
     bytes: usize,
     /// A batch that comes after what was gathered.
     next: Option<Batch>,
+    /// Bytes that are enough: of small clusters one.
+    bytes_enough: usize,
     /// For what was gathered in clusters before the one at hand, and copied out of them.
     carried: Reservation,
 }
@@ -41,7 +43,8 @@ impl GatheringReader {
     /// The rows of a reader, from where it stands.
     pub fn new(reader: BatchReader) -> Self {
         let carried = reader.buffers().sibling();
-        Self { reader, gathered: vec![], rows: 0, bytes: 0, next: None, carried }
+        let bytes_enough = reader.buffers().space().cluster_bytes().min(BYTES_ENOUGH);
+        Self { reader, gathered: vec![], rows: 0, bytes: 0, next: None, bytes_enough, carried }
     }
 
     /// The next batch; `None` at the end. As [`BatchReader::poll_next`]: after an error nothing is lost, and it may be
@@ -54,7 +57,7 @@ impl GatheringReader {
                 }
                 self.add(next);
             }
-            if self.rows >= ROWS_ENOUGH || self.bytes >= BYTES_ENOUGH {
+            if self.rows >= ROWS_ENOUGH || self.bytes >= self.bytes_enough {
                 return Poll::Ready(self.put_together().transpose());
             }
             if !self.gathered.is_empty() && !self.reader.has_block_at_hand() {

@@ -180,7 +180,6 @@ async fn values_go_in_binary_form_both_ways() {
     assert_eq!(asked(&mut ann, returned, &[], &[], true).await.modifiers, [327_686, -1, -1, 655_367]);
     // Aggregates whose results are held as texts have their types.
     for (query, number) in [
-        ("SELECT max(v::uuid) FROM (VALUES ('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11')) AS t (v)", 2950),
         ("SELECT max(v::inet) FROM (VALUES ('10.0.0.7')) AS t (v)", 869),
         ("SELECT max(v::mood) FROM (VALUES ('ok')) AS t (v)", mood),
         ("SELECT mode() WITHIN GROUP (ORDER BY v::uuid) FROM (VALUES (NULL)) AS t (v)", 2950),
