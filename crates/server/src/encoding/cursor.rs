@@ -33,3 +33,13 @@ impl<'a> Cursor<'a> {
 pub(super) fn malformed(what: &str) -> Error {
     Error::input(format!("a parameter in binary form is malformed: {what}")).with_code("22P03")
 }
+
+/// Bytes as a text. Fails with code 22021 if they are none, or have a zero byte.
+pub(super) fn text(bytes: &[u8]) -> Result<&str> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| Error::input("a parameter's text is not valid UTF-8").with_code("22021"))?;
+    if text.contains('\0') {
+        return Err(Error::input("a parameter's text contains a zero byte").with_code("22021"));
+    }
+    Ok(text)
+}

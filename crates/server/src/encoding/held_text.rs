@@ -82,7 +82,7 @@ impl HeldText {
     /// The text of a value in binary form, as PostgreSQL's `…recv` function reads it. Fails with code 22P03 if the
     /// bytes are none, 22021 if they are no text.
     pub(super) fn read(self, bytes: &[u8]) -> Result<String> {
-        let text = |bytes: &[u8]| super::parameters::text(bytes).map(str::to_owned);
+        let text = |bytes: &[u8]| super::cursor::text(bytes).map(str::to_owned);
         match (self, bytes) {
             (Self::Char, [0]) => Ok(String::new()),
             (Self::Char, [byte]) if byte.is_ascii() => text(&[*byte]),

@@ -21,7 +21,7 @@ use diligence_db::{Address, NetworkKind, RangeKind, ReadOptions, SearchKind, Sql
 mod nested;
 
 use super::columns::Form;
-use super::cursor::{Cursor, malformed};
+use super::cursor::{Cursor, malformed, text};
 use super::fields::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 use super::held_text::HeldText;
 use super::values::is_of_objects;
@@ -171,15 +171,6 @@ fn is_whole(array: &ArrayRef) -> bool {
     };
     let text = array.as_string_opt::<i32>().filter(|texts| texts.len() == 1);
     array.data_type().is_integer() || text.is_some_and(|texts| is_whole_text(texts.value(0)))
-}
-
-pub(super) fn text(bytes: &[u8]) -> Result<&str> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| Error::input("a parameter's text is not valid UTF-8").with_code("22021"))?;
-    if text.contains('\0') {
-        return Err(Error::input("a parameter's text contains a zero byte").with_code("22021"));
-    }
-    Ok(text)
 }
 
 /// A value from its text, as PostgreSQL's `…in` functions read it.
