@@ -31,15 +31,20 @@ impl Binder<'_> {
         Ok(relation.filtered(self.compare(Comparison::Less, lot, double(share))?))
     }
 
-    /// Rows, and a number from 0 to 1 for each. With a seed, the numbers are the same for rows that come in the same
-    /// order.
+    /// Rows, and a number from 0 to 1 for each. With a seed, the number follows from the row's values, and from how
+    /// many equal rows came before it: in whatever order rows come, the same ones have the same numbers.
     fn lots(&self, relation: Relation, seed: Option<i64>) -> Result<(Relation, Scalar)> {
         /// As many bits as a double has for certain.
         const BITS: u32 = 52;
         let Some(seed) = seed else { return Ok((relation, self.call("random", vec![])?)) };
         let whole = |number: i64| Scalar::Constant(Constant::bigint(number));
-        let (relation, number, _) = self.numbered_alike(relation, &[], &[]);
-        let hash = self.call("hashint8extended", vec![number.scalar(), whole(seed)])?;
+        let values = relation.columns().iter().map(Column::scalar).collect::<Vec<_>>();
+        let values = if values.is_empty() { whole(0) } else { self.call("hash", values)? };
+        let key = self.column_for("values", &values);
+        let relation = relation.mapped(vec![(key.clone(), values)]);
+        let (relation, number, _) = self.numbered_alike(relation, std::slice::from_ref(&key), &[]);
+        let row = self.call("hash", vec![key.scalar(), number.scalar()])?;
+        let hash = self.call("hashint8extended", vec![row, whole(seed)])?;
         let bits = self.operator("&", vec![hash, whole((1 << BITS) - 1)])?;
         let bits = self.explicit(bits, &SqlType::Double, false)?;
         let lot = self.operator("/", vec![bits, double((1_i64 << BITS) as f64)])?;
