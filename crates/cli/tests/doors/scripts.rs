@@ -194,7 +194,7 @@ fn a_copy_reads_and_writes_files_of_this_machine() {
     let ran = server.run(home, "SELECT * FROM nowhere;\n\\echo :SQLSTATE\n");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "42P01\n"), "{}", ran.stderr);
     let ran = server.run(home, "\\copy t from nowhere.csv\n\\copy t\n\\copy t from stdin\n");
-    for told in ["cannot read nowhere.csv", "usage: \\copy TABLE", "cannot stand between statements"] {
+    for told in ["cannot read nowhere.csv", "usage: \\copy TABLE", "rows stand behind COPY t FROM STDIN"] {
         assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
     }
     drop(server);

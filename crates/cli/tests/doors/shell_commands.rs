@@ -241,9 +241,10 @@ fn dumps_turn_commands_off() {
 fn variables_come_from_a_person() {
     let home = tempfile::tempdir().unwrap();
     let mut terminal = shell(home.path(), &[], &[]);
-    terminal.send("\\prompt 'How many? ' n");
+    // What is asked differs from what is typed, and is seen only when the shell asks.
+    terminal.send("\\prompt 'How''many? ' n");
     terminal.send(ENTER);
-    terminal.expect("How many? ");
+    terminal.expect("How'many? ");
     terminal.send("42");
     terminal.send(ENTER);
     terminal.expect(PROMPT);
