@@ -56,8 +56,13 @@ pub(crate) trait Windows: Send {
     fn bytes(&self) -> usize {
         0
     }
-    /// What must be read before the next window of at most `rows_max` rows can be decoded; `None` if it is there.
-    fn missing(&mut self, _rows_max: usize) -> Result<Option<Fetch>> {
+    /// What must be read before these columns of the next window, of at most `rows_max` rows, can be decoded; `None` if
+    /// it is there.
+    fn missing(&mut self, _rows_max: usize, _columns: &[usize]) -> Result<Option<Fetch>> {
+        Ok(None)
+    }
+    /// The same of the window that [`advance`](Self::advance) came to. There may be more after what was brought.
+    fn missing_here(&mut self, _columns: &[usize]) -> Result<Option<Fetch>> {
         Ok(None)
     }
     /// Takes what was [missing](Self::missing).
@@ -112,6 +117,12 @@ pub(crate) struct Sieve<W> {
     wanted: Vec<usize>,
     /// What conditions answer for all rows that is to be left for others, and for how many windows it was.
     answers: Vec<(AnswerId, usize)>,
+    /// The columns that are read for every window: those of filters, and those that others want.
+    first_columns: Vec<usize>,
+    /// The others, which are read only where rows are left.
+    later_columns: Vec<usize>,
+    /// The rows of the current window that are left, and how many they are, while other columns of it are read.
+    waiting: Option<(Selected, usize)>,
     /// Columns of the current window that were decoded.
     held: Vec<Held>,
     /// Survivors of earlier windows: for each wanted column its pieces.
@@ -185,12 +196,21 @@ impl<W: Windows> Sieve<W> {
                 SharedItem::Answer(answer) => answers.push((answer, 0)),
             }
         }
+        let filtered = request.filters.iter().flat_map(|filter| filter.columns()).chain(&wanted);
+        let mut first_columns = filtered.copied().collect::<Vec<_>>();
+        if first_columns.is_empty() {
+            first_columns.clone_from(&request.columns);
+        }
+        let later_columns = request.columns.iter().copied().filter(|column| !first_columns.contains(column)).collect();
         Self {
             windows,
             wanted,
             answers,
             request,
             schema,
+            first_columns,
+            later_columns,
+            waiting: None,
             windows_before: 0,
             held: Vec::new(),
             pending,
@@ -424,26 +444,35 @@ impl<W: Windows> Decode for Sieve<W> {
             return Ok(Decoded::Chunk(chunk));
         }
         let batch_rows = self.request.batch_rows;
-        self.held.clear();
-        if !self.done
-            && let Some(fetch) = self.windows.missing(batch_rows)?
-        {
-            return Ok(Decoded::Read(fetch));
-        }
-        let rows = if self.done { 0 } else { self.windows.advance(batch_rows)? };
-        if rows == 0 {
-            if let Some(shared) = self.request.shared.take() {
-                shared.complete(self.rows);
+        let (selected, left) = match self.waiting.take() {
+            Some(left) => left,
+            None => {
+                self.held.clear();
+                if !self.done
+                    && let Some(fetch) = self.windows.missing(batch_rows, &self.first_columns)?
+                {
+                    return Ok(Decoded::Read(fetch));
+                }
+                let rows = if self.done { 0 } else { self.windows.advance(batch_rows)? };
+                if rows == 0 {
+                    if let Some(shared) = self.request.shared.take() {
+                        shared.complete(self.rows);
+                    }
+                    self.done = true;
+                    return self.gather();
+                }
+                self.rows += rows;
+                self.select(rows)?
             }
-            self.done = true;
-            return self.gather();
-        }
-        self.rows += rows;
-        let (selected, left) = self.select(rows)?;
+        };
         if left == 0 {
             self.decode_wanted()?;
             self.windows_before += 1;
             return Ok(Decoded::Again);
+        }
+        if let Some(fetch) = self.windows.missing_here(&self.later_columns)? {
+            self.waiting = Some((selected, left));
+            return Ok(Decoded::Read(fetch));
         }
         let mut columns = Vec::with_capacity(self.request.columns.len());
         for index in 0..self.request.columns.len() {

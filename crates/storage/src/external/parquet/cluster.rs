@@ -314,6 +314,20 @@ impl ParquetWindows {
         }
         self.columns.get_mut(&column).ok_or_else(|| Error::bug("an opened column is gone"))
     }
+
+    /// What must be read before these columns can be decoded from row `start` of the piece on.
+    fn missing_of(&mut self, start: usize, rows: usize, columns: &[usize]) -> Result<Option<Fetch>> {
+        let Some(steps) = self.steps.as_mut().filter(|_| rows > 0) else { return Ok(None) };
+        let (ranges, columns) = steps.missing(start, rows, columns, &mut self.columns)?;
+        if ranges.is_empty() {
+            return Ok(None);
+        }
+        let source = &self.table.files[self.file].source;
+        Ok(Some(source.fetch_apart(ranges, move |parts| {
+            let bytes = parts.iter().map(bytes::Bytes::len).sum();
+            Ok(Fetched { bytes, content: Box::new(LaterParts::new(columns, parts)) })
+        })))
+    }
 }
 
 impl Windows for ParquetWindows {
@@ -369,19 +383,14 @@ impl Windows for ParquetWindows {
         self.steps.as_ref().map_or_else(|| self.surveyed.decode_bytes(self.batch_rows), Steps::bytes)
     }
 
-    fn missing(&mut self, rows_max: usize) -> Result<Option<Fetch>> {
+    fn missing(&mut self, rows_max: usize, columns: &[usize]) -> Result<Option<Fetch>> {
         let start = self.start + self.rows;
         let rows = rows_max.min(self.batch_rows).min(self.piece.rows.len() - start);
-        let Some(steps) = self.steps.as_mut().filter(|_| rows > 0) else { return Ok(None) };
-        let (ranges, columns) = steps.missing(start, rows, &mut self.columns)?;
-        if ranges.is_empty() {
-            return Ok(None);
-        }
-        let source = &self.table.files[self.file].source;
-        Ok(Some(source.fetch_apart(ranges, move |parts| {
-            let bytes = parts.iter().map(bytes::Bytes::len).sum();
-            Ok(Fetched { bytes, content: Box::new(LaterParts::new(columns, parts)) })
-        })))
+        self.missing_of(start, rows, columns)
+    }
+
+    fn missing_here(&mut self, columns: &[usize]) -> Result<Option<Fetch>> {
+        self.missing_of(self.start, self.rows, columns)
     }
 
     fn bring(&mut self, read: Fetched) -> Result<()> {

@@ -13,8 +13,8 @@ pub(super) trait ColumnRows: Send {
     fn read(&mut self, rows: usize) -> Result<ArrayRef>;
     /// Of the next `selected.len()` rows the selected ones.
     fn read_selected(&mut self, selected: &BooleanBuffer) -> Result<ArrayRef>;
-    /// Passes what was skipped, and looks for the next `rows` rows in what has been read. For columns that are read in
-    /// steps.
+    /// With `pass` passes what was skipped, and looks for the next `rows` rows in what has been read. For columns that
+    /// are read in steps.
     fn look_ahead(&mut self, _rows: usize, _pass: bool) -> Result<ColumnAhead> {
         Err(Error::bug("a column is read in steps that cannot be"))
     }
@@ -25,7 +25,9 @@ pub(super) trait ColumnRows: Send {
 /// How a column that is read in steps stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ColumnAhead {
-    /// Bytes that are missing of the rows that were asked for, at least.
+    /// Bytes behind what has been read that were passed with their page, and are not to be fed.
+    pub passed_bytes: usize,
+    /// Bytes that are missing behind them of the rows that were asked for, at least.
     pub missing_bytes: usize,
     /// Bytes of what has been read and not passed, as it is in the file.
     pub held_bytes: usize,

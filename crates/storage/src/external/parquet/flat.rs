@@ -16,7 +16,7 @@ use diligence_base::Result;
 use super::column_rows::{ColumnAhead, ColumnRows};
 use super::header::{Header, Kind, Malformed, Page, Text, encoding};
 use super::large_page::LargePage;
-use super::page::Pages;
+use super::page::{PASSED_ROWS, Pages};
 use super::runs::Runs;
 use crate::external::selection::extract;
 use crate::external::source::Source;
@@ -336,8 +336,12 @@ impl<V: Values> ColumnRows for FlatRows<V> {
     fn look_ahead(&mut self, rows: usize, pass: bool) -> Result<ColumnAhead> {
         let mut look = || {
             self.pages.find_large()?;
+            let mut passed_bytes = 0;
             if pass {
                 self.pass()?;
+                if self.page.is_none() {
+                    passed_bytes = self.pages.pass_unread(&mut self.behind)?;
+                }
             }
             let here = self.page.as_ref().map_or(0, |page| page.rows);
             let ahead = self.pages.look_ahead((self.behind + rows).saturating_sub(here), rows)?;
@@ -351,7 +355,8 @@ impl<V: Values> ColumnRows for FlatRows<V> {
             *longest = ahead.longest_bytes.max(*longest);
             let decoded_bytes = dictionary.saturating_add(*longest);
             let missing_bytes = if here >= self.behind + rows { 0 } else { ahead.missing_bytes };
-            Ok(ColumnAhead { missing_bytes, held_bytes: self.pages.held_bytes(), decoded_bytes, passing_bytes })
+            let held_bytes = self.pages.held_bytes();
+            Ok(ColumnAhead { passed_bytes, missing_bytes, held_bytes, decoded_bytes, passing_bytes })
         };
         look().map_err(|error| self.error(error))
     }
@@ -388,7 +393,7 @@ fn pass_large(large: &mut LargePage, behind: &mut usize) -> Result<bool, Malform
         large.skip_rest();
         return Ok(true);
     }
-    if *behind == 0 || !large.fill((*behind).min(CODES))? || large.rows_ready() > *behind {
+    if *behind == 0 || !large.fill((*behind).min(PASSED_ROWS))? || large.rows_ready() > *behind {
         return Ok(false);
     }
     *behind -= large.rows_ready();

@@ -190,6 +190,11 @@ impl LargePage {
         (self.input, self.text, self.ready) = (Bytes::new(), Vec::new(), 0..0);
     }
 
+    /// Does without the bytes that have not been fed, when all rows were given out; how many they are.
+    pub fn skip_unfed(&mut self) -> usize {
+        if self.is_done() { std::mem::take(&mut self.unfed) } else { 0 }
+    }
+
     /// Passes the rows that are ready.
     pub fn skip_ready(&mut self) {
         self.rows_out += self.rows_ready;

@@ -52,8 +52,12 @@ impl<W: Windows> Windows for NumberedWindows<W> {
         self.inner.bytes()
     }
 
-    fn missing(&mut self, rows_max: usize) -> Result<Option<Fetch>> {
-        self.inner.missing(rows_max)
+    fn missing(&mut self, rows_max: usize, columns: &[usize]) -> Result<Option<Fetch>> {
+        self.inner.missing(rows_max, columns)
+    }
+
+    fn missing_here(&mut self, columns: &[usize]) -> Result<Option<Fetch>> {
+        self.inner.missing_here(columns)
     }
 
     fn bring(&mut self, read: Fetched) -> Result<()> {

@@ -36,6 +36,9 @@ fn expansion_max(compression: Compression) -> u64 {
 /// Bytes of compressed forms that need not expand: frames and lengths.
 const FRAME_BYTES: u64 = 64;
 
+/// Rows of a page that is taken apart that are passed at once.
+pub(super) const PASSED_ROWS: usize = 1024;
+
 /// Whether pages of this compression can be read here.
 pub(super) fn is_supported(compression: Compression) -> bool {
     matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_))
@@ -161,6 +164,29 @@ impl Pages {
         (!page.is_done()).then_some(page)
     }
 
+    /// Passes the rest of a page, all of whose rows are behind, that has not been fed; says how many bytes that is. They
+    /// are not to be fed.
+    pub fn pass_unread(&mut self, behind: &mut usize) -> Result<usize, Malformed> {
+        let passed = match self.large.back_mut() {
+            Some((page, _)) => page.skip_unfed(),
+            None => match Ahead::at(&self.rest, self.unread)? {
+                Ahead::Missing(Some((header, _)), missing)
+                    if matches!(header.kind, Kind::Data | Kind::DataV2) && header.values <= *behind =>
+                {
+                    self.check_length(&header)?;
+                    self.begun = true;
+                    *behind -= header.values;
+                    self.rest = Bytes::new();
+                    missing
+                }
+                _ => 0,
+            },
+        };
+        let passed = passed.min(usize::try_from(self.unread).unwrap_or(usize::MAX));
+        self.unread -= passed as u64;
+        Ok(passed)
+    }
+
     /// The header of the next page if all of the page has been read.
     pub fn peek(&self) -> Result<Option<Header>, Malformed> {
         match Ahead::at(&self.rest, self.unread_behind(self.large.is_empty()))? {
@@ -182,7 +208,8 @@ impl Pages {
         for index in 0..self.large.len() {
             let (page, _) = &mut self.large[index];
             let wanted = values.saturating_sub(seen);
-            let is_there = wanted == 0 || page.is_done() || page.fill(wanted)?;
+            // What is to be passed is passed in portions.
+            let is_there = wanted == 0 || page.is_done() || page.fill(wanted.min(rows.saturating_add(PASSED_ROWS)))?;
             seen = seen.saturating_add(page.rows_left());
             found.longest_bytes = found.longest_bytes.max(page.decoded_bytes(rows));
             if !is_there || seen < values && page.is_unfed() {

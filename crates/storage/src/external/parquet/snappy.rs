@@ -14,6 +14,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MalformedBlock(pub &'static str);
 
+/// Of a block that comes in parts.
+const FAR: MalformedBlock = MalformedBlock("it copies from before its start, or from further back than writers do");
+
 /// Bytes after the output's end that may be written.
 const SLACK: usize = 64;
 
@@ -92,7 +95,9 @@ impl Elements {
             if self.literal_bytes > 0 || out.len() >= end || at >= input.len() {
                 return Ok(at);
             }
-            let tag = input[at];
+            out.reserve(end - out.len() + SLACK);
+            at += expand_some(&input[at..], end, out)?;
+            let Some(&tag) = input.get(at) else { return Ok(at) };
             let operands = match tag & 3 {
                 0 => usize::from(tag >> 2).saturating_sub(59),
                 1 => 1,
@@ -113,13 +118,105 @@ impl Elements {
                 _ => (usize::from(tag >> 2) + 1, operand),
             };
             if offset == 0 || offset > out.len() {
-                return Err(MalformedBlock("it copies from before its start, or from further back than writers do"));
+                return Err(FAR);
             }
             let from = out.len() - offset;
             if offset >= size {
                 out.extend_from_within(from..from + size);
             } else {
                 (from..from + size).for_each(|place| out.push(out[place]));
+            }
+        }
+    }
+}
+
+/// Appends the text of elements as long as the next one is short, certainly there as a whole, and begins before `end`
+/// of the output, which has the capacity for that and [`SLACK`]; says how many bytes of the input they are.
+fn expand_some(input: &[u8], end: usize, out: &mut Vec<u8>) -> Result<usize, MalformedBlock> {
+    /// Bytes of an element of at most 16 bytes of text, as it is read.
+    const ELEMENT_BYTES: usize = 17;
+    assert!(out.capacity() >= end.max(out.len()).saturating_add(SLACK), "no room for the text of elements");
+    let source = input.as_ptr();
+    let begin = out.as_mut_ptr();
+    let (mut at, mut to) = (0, out.len());
+    while to < end && input.len() - at >= ELEMENT_BYTES {
+        // SAFETY: so many bytes are left to read; `to < end`, so `SLACK` bytes can be written.
+        unsafe {
+            let tag = *source.add(at);
+            if tag & 3 == 0 {
+                let size = usize::from(tag >> 2) + 1;
+                if size > 16 {
+                    break;
+                }
+                copy_16(source.add(at + 1), begin.add(to));
+                at += 1 + size;
+                to += size;
+                continue;
+            }
+            let (size, offset, read) = copy_element(source.add(at), tag);
+            if offset == 0 || offset > to {
+                return Err(FAR);
+            }
+            copy_back(begin.add(to), offset, size);
+            at += read;
+            to += size;
+        }
+    }
+    // SAFETY: what is before `to` is written; of an element that begins before `end` at most 64 bytes are behind it.
+    unsafe { out.set_len(to) };
+    Ok(at)
+}
+
+/// An element that copies: how many bytes, from how far back, and the bytes that it takes itself.
+///
+/// # Safety
+/// Five bytes must be readable at `element`, which begins with `tag`.
+#[inline(always)]
+unsafe fn copy_element(element: *const u8, tag: u8) -> (usize, usize, usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        match tag & 3 {
+            1 => (usize::from(tag >> 2 & 7) + 4, usize::from(tag >> 5) << 8 | usize::from(*element.add(1)), 2),
+            2 => {
+                let offset = u16::from_le(element.add(1).cast::<u16>().read_unaligned());
+                (usize::from(tag >> 2) + 1, usize::from(offset), 3)
+            }
+            _ => {
+                let offset = u32::from_le(element.add(1).cast::<u32>().read_unaligned());
+                (usize::from(tag >> 2) + 1, offset as usize, 5)
+            }
+        }
+    }
+}
+
+/// Copies `size` bytes, at most 64, from `offset` before `to`.
+///
+/// # Safety
+/// The `offset` bytes before `to` must be written text, and [`SLACK`] bytes from `to` be writable.
+#[inline(always)]
+unsafe fn copy_back(to: *mut u8, offset: usize, size: usize) {
+    // SAFETY: the caller's; what is copied is rounded up to whole steps of 16, at most 64 bytes.
+    unsafe {
+        let from = to.sub(offset);
+        if offset >= 16 {
+            copy_16(from, to);
+            if size > 16 {
+                copy_16(from.add(16), to.add(16));
+                if size > 32 {
+                    copy_16(from.add(32), to.add(32));
+                    copy_16(from.add(48), to.add(48));
+                }
+            }
+        } else if offset >= 8 {
+            let mut copied = 0;
+            while copied < size {
+                copy_8(from.add(copied), to.add(copied));
+                copied += 8;
+            }
+        } else {
+            // The pattern repeats within eight bytes.
+            for index in 0..size {
+                *to.add(index) = *from.add(index);
             }
         }
     }
@@ -209,33 +306,8 @@ unsafe fn expand(input: &[u8], out: *mut u8, length: usize) -> Result<usize, Mal
         if size > length - to {
             return Err(LONG);
         }
-        // SAFETY: `offset <= to`, so the source is written text; at most 64 bytes are copied, rounded up to whole steps
-        // of 16, so at most `SLACK` bytes after `length` are written.
-        unsafe {
-            let to_here = out.add(to);
-            let from = to_here.sub(offset);
-            if offset >= 16 {
-                copy_16(from, to_here);
-                if size > 16 {
-                    copy_16(from.add(16), to_here.add(16));
-                    if size > 32 {
-                        copy_16(from.add(32), to_here.add(32));
-                        copy_16(from.add(48), to_here.add(48));
-                    }
-                }
-            } else if offset >= 8 {
-                let mut copied = 0;
-                while copied < size {
-                    copy_8(from.add(copied), to_here.add(copied));
-                    copied += 8;
-                }
-            } else {
-                // The pattern repeats within eight bytes.
-                for index in 0..size {
-                    *to_here.add(index) = *from.add(index);
-                }
-            }
-        }
+        // SAFETY: `offset <= to`, so the source is written text, and at most `SLACK` bytes after `length` are written.
+        unsafe { copy_back(out.add(to), offset, size) };
         to += size;
     }
     Ok(to)

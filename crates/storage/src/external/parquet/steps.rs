@@ -2,9 +2,11 @@
 //!
 //! A chunk of a large row group has tens of megabytes, and a scan would hold those of all its columns until the last
 //! row. Here a column has a part of its chunk: the pages that the next window needs, and what was read with them.
-//! Before each window the columns say which bytes they lack, and one read brings those of all.
+//! Before each window the filters' columns say which bytes they lack, and one read brings those of all. The other
+//! columns do so for windows of which the filters leave rows; of what they lag behind, whole pages are passed without
+//! being decompressed, and the rest of a page of which the header has been read without being read.
 //!
-//! Invariant: a window is decoded only when all of its pages are there, so nothing reads in the middle of one.
+//! Invariant: a column of a window is decoded only when all of its pages are there, so nothing reads in the middle.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -84,33 +86,30 @@ impl Steps {
         let ahead = ColumnAhead::default();
         let columns = unread.into_iter().map(|(column, unread)| (column, StepColumn { unread, ahead })).collect();
         let mut steps = Self { step_bytes, first_bytes, columns, asked_bytes: 0, batch_rows, rows: batch_rows };
-        steps.look_ahead(open, false)?;
+        for (column, step) in &mut steps.columns {
+            step.ahead = opened(open, *column)?.rows.look_ahead(batch_rows, false)?;
+        }
         Ok(steps)
     }
 
-    fn look_ahead(&mut self, open: &mut HashMap<usize, OpenColumn>, pass: bool) -> Result<()> {
-        for (column, step) in &mut self.columns {
-            step.ahead = opened(open, *column)?.rows.look_ahead(self.rows, pass)?;
-        }
-        Ok(())
-    }
-
-    /// The ranges that must be read before the next window, of `rows` rows from `start` on, can be decoded, with their
-    /// columns.
+    /// The ranges that must be read before these columns can be decoded for a window of `rows` rows from `start` on,
+    /// with their columns: those of the others are not looked at.
     pub fn missing(
         &mut self,
         start: usize,
         rows: usize,
+        wanted: &[usize],
         open: &mut HashMap<usize, OpenColumn>,
     ) -> Result<(Vec<Range<u64>>, Vec<usize>)> {
-        for column in self.columns.keys() {
-            opened(open, *column)?.skip_to(start)?;
-        }
         self.rows = rows;
-        self.look_ahead(open, true)?;
         let (mut ranges, mut columns) = (Vec::new(), Vec::new());
         let (mut read_bytes, mut joined_bytes) = (0, 0);
-        for (column, step) in &mut self.columns {
+        for column in wanted {
+            let Some(step) = self.columns.get_mut(column) else { continue };
+            let open = opened(open, *column)?;
+            open.skip_to(start)?;
+            step.ahead = open.rows.look_ahead(rows, true)?;
+            pass(&mut step.unread, step.ahead.passed_bytes);
             let ColumnAhead { missing_bytes, held_bytes, .. } = step.ahead;
             if missing_bytes > 0
                 && let Some(range) = take(&mut step.unread, missing_bytes.max(self.step_bytes))
@@ -130,10 +129,14 @@ impl Steps {
     /// Takes what was missing.
     pub fn bring(&mut self, LaterParts(parts): LaterParts, open: &mut HashMap<usize, OpenColumn>) -> Result<()> {
         for (column, bytes) in parts {
-            opened(open, column)?.rows.feed(&bytes);
+            let open = opened(open, column)?;
+            open.rows.feed(&bytes);
+            let step = self.columns.get_mut(&column);
+            let step = step.ok_or_else(|| Error::bug("a column was read in steps that is not"))?;
+            step.ahead = open.rows.look_ahead(self.rows, false)?;
         }
         self.asked_bytes = 0;
-        self.look_ahead(open, false)
+        Ok(())
     }
 
     /// Bytes that decoding holds besides what was fetched at first: of each column what has been read, the dictionary,
@@ -159,6 +162,15 @@ impl LaterParts {
 
 fn opened(open: &mut HashMap<usize, OpenColumn>, column: usize) -> Result<&mut OpenColumn> {
     open.get_mut(&column).ok_or_else(|| Error::bug("a column that is read in steps is not open"))
+}
+
+/// Leaves out so many bytes.
+fn pass(unread: &mut VecDeque<Range<u64>>, mut bytes: usize) {
+    while bytes > 0
+        && let Some(range) = take(unread, bytes)
+    {
+        bytes -= (range.end - range.start) as usize;
+    }
 }
 
 /// The next range of at most so many bytes.

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 use crate::external::OpenOptions;
 use crate::external::testing::*;
-use crate::{DecodeRequest, ScanRequest, Table};
+use crate::{DecodeRequest, Decoded, ScanRequest, Table};
 
 fn write(batch: &RecordBatch, properties: WriterPropertiesBuilder) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -200,6 +200,51 @@ fn dictionaries_of_numbers_are_counted_by_their_width() {
     let dictionary_bytes = 8 * VALUES as usize;
     assert!(bytes > COLUMNS * dictionary_bytes, "{bytes} bytes");
     assert!(bytes < (COLUMNS + 1) * dictionary_bytes * 3 / 2, "{bytes} bytes");
+}
+
+/// What filters drop is read of the filters' columns only, but for the beginnings of pages.
+#[test]
+fn pages_of_rows_that_are_dropped_are_passed_unread() {
+    const ROWS: usize = 60_000;
+    let is_other: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| i64::from(row != 41_234))));
+    let noise =
+        |row: usize| (0..9).map(|word| format!("{:x}", (row * 31 + word + 1) * 0x9E37_79B9)).collect::<String>();
+    let text: ArrayRef = Arc::new(StringArray::from_iter_values((0..ROWS).map(noise)));
+    let batch = RecordBatch::try_from_iter([("is_other", is_other), ("text", text.clone()), ("more", text)]).unwrap();
+    let pages = |bytes| properties().set_dictionary_enabled(false).set_data_page_size_limit(bytes);
+    for properties in [pages(40_000), pages(1 << 20), pages(1 << 30)] {
+        let table = table_of("noise.parquet", write(&batch, properties.set_offset_index_disabled(true)));
+        let request = ScanRequest { columns: vec![2, 1], predicate: None };
+        let filters = [AtMost::filter(0, 0)];
+        assert_eq!(
+            read_all(&table, &request, &filters, 1000, true),
+            logical(&batch.slice(41_234, 1).project(&[2, 1]).unwrap())
+        );
+        let [cluster] = &table.scan(&request).unwrap().clusters[..] else { panic!("several clusters") };
+        let columns = vec![0, 1, 2];
+        let first = cluster.fetch_in_steps(&columns, 4096).unwrap();
+        let mut read_bytes = first.bytes;
+        let decode = DecodeRequest {
+            columns: request.columns.clone(),
+            filters: filters.to_vec(),
+            batch_rows: 1000,
+            ..DecodeRequest::default()
+        };
+        let mut decode = cluster.decode(run(first.fetch).unwrap(), &decode).unwrap();
+        loop {
+            match decode.step().unwrap() {
+                Decoded::Chunk(_) | Decoded::Again => {}
+                Decoded::Read(fetch) => {
+                    let read = run(fetch).unwrap();
+                    read_bytes += read.bytes;
+                    decode.bring(read).unwrap();
+                }
+                Decoded::Done => break,
+            }
+        }
+        let whole_bytes = cluster.bytes(&columns);
+        assert!(read_bytes < whole_bytes * 4 / 5, "{read_bytes} of {whole_bytes} bytes");
+    }
 }
 
 #[test]
