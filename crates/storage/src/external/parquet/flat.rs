@@ -344,7 +344,9 @@ impl<V: Values> ColumnRows for FlatRows<V> {
                 }
             }
             let here = self.page.as_ref().map_or(0, |page| page.rows);
-            let ahead = self.pages.look_ahead((self.behind + rows).saturating_sub(here), rows)?;
+            // What is to be passed first is not made ready.
+            let most = if pass { usize::MAX } else { rows };
+            let ahead = self.pages.look_ahead((self.behind + rows).saturating_sub(here), rows, most)?;
             let (dictionary, longest) = &mut self.decoded_bytes;
             let mut passing_bytes = 0;
             if let Some(header) = &ahead.dictionary {

@@ -201,15 +201,14 @@ impl Pages {
     }
 
     /// What is ahead until pages of data have so many values, as far as it has been read. Of pages that are taken apart
-    /// so many are made ready, of which `rows` are read at once.
-    pub fn look_ahead(&mut self, values: usize, rows: usize) -> Result<LookAhead, Malformed> {
+    /// so many are made ready, but no more than `most`, of which `rows` are read at once.
+    pub fn look_ahead(&mut self, values: usize, rows: usize, most: usize) -> Result<LookAhead, Malformed> {
         let mut found = LookAhead::default();
         let mut seen = self.look_ahead_in(&self.rest, self.large.is_empty(), values, 0, &mut found)?;
         for index in 0..self.large.len() {
             let (page, _) = &mut self.large[index];
             let wanted = values.saturating_sub(seen);
-            // What is to be passed is passed in portions.
-            let is_there = wanted == 0 || page.is_done() || page.fill(wanted.min(rows.saturating_add(PASSED_ROWS)))?;
+            let is_there = wanted == 0 || page.is_done() || page.fill(wanted.min(most))?;
             seen = seen.saturating_add(page.rows_left());
             found.longest_bytes = found.longest_bytes.max(page.decoded_bytes(rows));
             if !is_there || seen < values && page.is_unfed() {

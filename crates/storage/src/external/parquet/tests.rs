@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::compute::concat_batches;
+use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::*;
 use datafusion_common::ScalarValue;
 use datafusion_common::stats::Precision;
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 use crate::external::OpenOptions;
 use crate::external::testing::*;
-use crate::{DecodeRequest, Decoded, ScanRequest, Table};
+use crate::{Cluster, DecodeRequest, Decoded, ScanRequest, Table};
 
 fn write(batch: &RecordBatch, properties: WriterPropertiesBuilder) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -206,44 +206,57 @@ fn dictionaries_of_numbers_are_counted_by_their_width() {
 #[test]
 fn pages_of_rows_that_are_dropped_are_passed_unread() {
     const ROWS: usize = 60_000;
-    let is_other: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| i64::from(row != 41_234))));
     let noise =
         |row: usize| (0..9).map(|word| format!("{:x}", (row * 31 + word + 1) * 0x9E37_79B9)).collect::<String>();
     let text: ArrayRef = Arc::new(StringArray::from_iter_values((0..ROWS).map(noise)));
-    let batch = RecordBatch::try_from_iter([("is_other", is_other), ("text", text.clone()), ("more", text)]).unwrap();
-    let pages = |bytes| properties().set_dictionary_enabled(false).set_data_page_size_limit(bytes);
-    for properties in [pages(40_000), pages(1 << 20), pages(1 << 30)] {
-        let table = table_of("noise.parquet", write(&batch, properties.set_offset_index_disabled(true)));
-        let request = ScanRequest { columns: vec![2, 1], predicate: None };
-        let filters = [AtMost::filter(0, 0)];
-        assert_eq!(
-            read_all(&table, &request, &filters, 1000, true),
-            logical(&batch.slice(41_234, 1).project(&[2, 1]).unwrap())
-        );
-        let [cluster] = &table.scan(&request).unwrap().clusters[..] else { panic!("several clusters") };
-        let columns = vec![0, 1, 2];
-        let first = cluster.fetch_in_steps(&columns, 4096).unwrap();
-        let mut read_bytes = first.bytes;
-        let decode = DecodeRequest {
-            columns: request.columns.clone(),
-            filters: filters.to_vec(),
-            batch_rows: 1000,
-            ..DecodeRequest::default()
-        };
-        let mut decode = cluster.decode(run(first.fetch).unwrap(), &decode).unwrap();
-        loop {
-            match decode.step().unwrap() {
-                Decoded::Chunk(_) | Decoded::Again => {}
-                Decoded::Read(fetch) => {
-                    let read = run(fetch).unwrap();
-                    read_bytes += read.bytes;
-                    decode.bring(read).unwrap();
-                }
-                Decoded::Done => break,
+    let is_one: fn(usize) -> bool = |row| row == 41_234;
+    // Stretches of all lengths, near to each other and far apart.
+    let is_in_stretch: fn(usize) -> bool = |row| (row as f64).sqrt() as usize % 7 == 3;
+    for (is_kept, read_part) in [(is_one, 0.8), (is_in_stretch, 1.0)] {
+        let dropped: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| i64::from(!is_kept(row)))));
+        let columns = [("dropped", dropped), ("text", text.clone()), ("more", text.clone())];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let kept = (0..ROWS).map(is_kept).collect::<BooleanArray>();
+        let expected = filter_record_batch(&logical(&batch), &kept).unwrap().project(&[2, 1]).unwrap();
+        for page_bytes in [2_000, 40_000, 1 << 20, 1 << 30] {
+            let pages = properties().set_dictionary_enabled(false).set_data_page_size_limit(page_bytes);
+            let pages = pages.set_write_batch_size(100).set_offset_index_disabled(true);
+            let table = table_of("noise.parquet", write(&batch, pages));
+            let request = ScanRequest { columns: vec![2, 1], predicate: None };
+            let filters = [AtMost::filter(0, 0)];
+            for batch_rows in [100, 1000, 8192] {
+                assert_eq!(read_all(&table, &request, &filters, batch_rows, true), expected, "pages of {page_bytes}");
             }
+            let [cluster] = &table.scan(&request).unwrap().clusters[..] else { panic!("several clusters") };
+            let decode = DecodeRequest {
+                columns: request.columns.clone(),
+                filters: filters.to_vec(),
+                batch_rows: 1000,
+                ..DecodeRequest::default()
+            };
+            let (read_bytes, whole_bytes) = (step_bytes_read(cluster, &decode), cluster.bytes(&[0, 1, 2]));
+            let most_bytes = whole_bytes as f64 * read_part;
+            // Nothing is left out of pages that are shorter than a step.
+            assert!(page_bytes < 4096 || read_bytes as f64 <= most_bytes, "{read_bytes} of {whole_bytes} bytes");
         }
-        let whole_bytes = cluster.bytes(&columns);
-        assert!(read_bytes < whole_bytes * 4 / 5, "{read_bytes} of {whole_bytes} bytes");
+    }
+}
+
+/// Bytes that are read of a cluster in steps of four kilobytes.
+fn step_bytes_read(cluster: &Arc<dyn Cluster>, request: &DecodeRequest) -> usize {
+    let first = cluster.fetch_in_steps(&[0, 1, 2], 4096).unwrap();
+    let mut read_bytes = first.bytes;
+    let mut decode = cluster.decode(run(first.fetch).unwrap(), request).unwrap();
+    loop {
+        match decode.step().unwrap() {
+            Decoded::Chunk(_) | Decoded::Again => {}
+            Decoded::Read(fetch) => {
+                let read = run(fetch).unwrap();
+                read_bytes += read.bytes;
+                decode.bring(read).unwrap();
+            }
+            Decoded::Done => return read_bytes,
+        }
     }
 }
 
