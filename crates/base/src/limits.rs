@@ -96,7 +96,7 @@ pub const TEMP_CLUSTER_BYTES_MIN: usize = 64 << 10;
 
 /// Clusters that a memory budget is to hold at least: an operator with two packets is sure of ten, and there may be
 /// several.
-pub const TEMP_CLUSTERS_PER_BUDGET: usize = 128;
+pub const TEMP_CLUSTERS_PER_BUDGET: usize = 256;
 
 /// By how much a temp file grows, at least and at most: rarely, and in few extents.
 pub const TEMP_GROWTH_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=256 << 20;

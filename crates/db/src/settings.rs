@@ -433,6 +433,7 @@ impl Settings {
             memory_limit_bytes: self.query_memory_bytes(&own),
             waits_for_memory: true,
             starts_again: false,
+            memory_grant_divisor: None,
             work_expected_ns: 0,
             packets: own.packets,
             batch_rows: own.batch_rows,

@@ -119,6 +119,9 @@ pub struct QueryOptions {
     /// Whether a query that does not wait is started again as one that does, by whoever has started it, if it is
     /// refused memory before it has given a row. Then it is refused rather than that it takes much beyond the budget.
     pub starts_again: bool,
+    /// The part of what it may reserve, as its divisor, that it waits for if it waits; what queries wait for as a rule
+    /// if `None`. For one that was refused memory and is started again.
+    pub memory_grant_divisor: Option<usize>,
     /// What it is expected to use of workers, in nanoseconds; 0 where nobody knows. It counts as used from the start,
     /// so that one that is known to take long is never taken for one that has only begun
     /// ([`PolicyKind::TwoLevel`](crate::stages::PolicyKind::TwoLevel)).
@@ -149,6 +152,7 @@ impl Default for QueryOptions {
             memory_limit_bytes: None,
             waits_for_memory: true,
             starts_again: false,
+            memory_grant_divisor: None,
             work_expected_ns: 0,
             packets: None,
             batch_rows: BATCH_ROWS_MAX,

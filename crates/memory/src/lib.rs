@@ -37,5 +37,5 @@
 mod broker;
 mod machine;
 
-pub use broker::{Broker, Giving, HolderInfo, MORE_MEMORY_HINT, QueryMemory, Reclaim, Reservation};
+pub use broker::{Broker, Giving, HolderInfo, MORE_MEMORY_HINT, OUT_OF_MEMORY, QueryMemory, Reclaim, Reservation};
 pub use machine::default_budget_bytes;

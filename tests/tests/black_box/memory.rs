@@ -272,6 +272,28 @@ fn many_sorts_and_groups_side_by_side_need_no_more_than_a_few() {
     }
 }
 
+/// Each of them has room alone. Those that are refused memory start again, and wait for it.
+#[test]
+fn queries_that_do_not_fit_together_all_end() {
+    let database = database(Some(24 << 20));
+    let sql = "SELECT k, count(DISTINCT v), min(t) FROM (SELECT x % 20000 AS k, x % 7 AS v, repeat('text', 20) || x AS t \
+               FROM generate_series(1::BIGINT, 60000) AS g(x)) GROUP BY k ORDER BY min(t) DESC, k LIMIT 20";
+    let expected = run(&database.session(), sql).unwrap();
+    std::thread::scope(|scope| {
+        for client in 0..24 {
+            let (session, expected) = (database.session(), &expected);
+            scope.spawn(move || {
+                // Nothing is shared: each has its own.
+                session.set("sharing", "off").unwrap();
+                for _ in 0..2 {
+                    let rows = run(&session, sql).unwrap_or_else(|error| panic!("client {client}: {error}"));
+                    assert!(rows == *expected, "client {client}");
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn many_joins_side_by_side_need_no_more_than_a_few() {
     const ROWS: i64 = 100_000;

@@ -29,6 +29,7 @@ mod procedures;
 mod quoting;
 mod ready;
 mod result;
+mod second_start;
 mod several;
 mod start;
 #[cfg(test)]

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use super::cancelling::CancelToken;
 use super::elsewhere::Elsewhere;
 use super::ready::ReadyRows;
+use super::second_start::SecondStart;
 use super::several::{Committing, SeveralEnd, SeveralRun};
 use crate::plan_json;
 use crate::plans::Used;
@@ -55,6 +56,8 @@ pub struct QueryResult {
     printed: Printed,
     /// For a statement that others may be in the way of.
     again: Option<Again>,
+    /// For a query that has given no rows yet.
+    second_start: Option<Box<SecondStart>>,
     /// What it has locked, outside of a transaction.
     locked: Option<StatementLocks>,
     /// How many rows the work that another thread does has written.
@@ -254,8 +257,9 @@ impl Explained {
 }
 
 impl QueryResult {
-    pub(crate) fn query(stream: QueryStream) -> Self {
-        Self::of(stream.schema(), None, stream, Body::Query)
+    /// A query, which starts again where it is refused memory before it gives rows.
+    pub(crate) fn query(stream: QueryStream, second_start: Option<SecondStart>) -> Self {
+        Self { second_start: second_start.map(Box::new), ..Self::of(stream.schema(), None, stream, Body::Query) }
     }
 
     /// A statement that writes and has others in its way. Fails with the error that it met if it may not go on, and as
@@ -360,6 +364,7 @@ impl QueryResult {
             last: None,
             printed,
             again: None,
+            second_start: None,
             locked: None,
             counted: None,
         }
@@ -382,6 +387,7 @@ impl QueryResult {
             last: None,
             printed,
             again: None,
+            second_start: None,
             locked: None,
             counted: None,
         }
@@ -734,6 +740,17 @@ impl QueryResult {
         }
     }
 
+    /// Starts the query again, as one that waits for more memory.
+    fn start_again(&mut self, mut second_start: Box<SecondStart>) -> Result<()> {
+        // What it holds goes before it asks for more.
+        self.body = Body::Ready(ReadyRows::default());
+        let stream = second_start.start()?;
+        self.runs(&stream)?;
+        self.body = Body::Query(stream);
+        self.second_start = Some(second_start);
+        Ok(())
+    }
+
     fn runs(&mut self, stream: &QueryStream) -> Result<()> {
         self.id = Some(stream.id());
         self.printed = stream.printed();
@@ -754,7 +771,19 @@ impl QueryResult {
         loop {
             let ended = match &mut self.body {
                 Body::Ready(rows) => return pull.rows(rows),
-                Body::Query(stream) => return pull.batch(stream),
+                Body::Query(stream) => {
+                    let batch = ready!(pull.batch(stream));
+                    let second_start = self.second_start.take();
+                    match (&batch, second_start) {
+                        (Some(Err(error)), Some(second_start)) if second_start.is_for(error) => {
+                            if let Err(error) = self.start_again(second_start) {
+                                return Poll::Ready(Some(Err(error)));
+                            }
+                            continue;
+                        }
+                        _ => return Poll::Ready(batch),
+                    }
+                }
                 Body::Write(..)
                 | Body::Held(..)
                 | Body::Waiting(_)

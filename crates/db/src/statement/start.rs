@@ -12,6 +12,7 @@ use diligence_sql::{Command, Planned, Query, Statement};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::result::{Again, DoneAtOnce, Explained, QueryResult, Restarted, StatementLocks, count_of};
+use super::second_start::SecondStart;
 use crate::plan_json;
 use crate::plans::{PlannedStatement, Source};
 use crate::remembered::Was;
@@ -262,11 +263,12 @@ impl Session {
         }
     }
 
-    fn start_query(&self, query: &Query, source: Option<Source>, options: QueryOptions) -> Result<QueryResult> {
-        let stream = self.run_query(query, options)?;
+    fn start_query(&self, query: &Arc<Query>, source: Option<Source>, options: QueryOptions) -> Result<QueryResult> {
         if !query.is_locking {
-            return Ok(QueryResult::query(stream));
+            let second_start = SecondStart::of(self, query, &options);
+            return Ok(QueryResult::query(self.run_query(query, options)?, second_start));
         }
+        let stream = self.run_query(query, options)?;
         let again = source.map(|source| self.again(source));
         let kept = self.keep_rows(stream.schema());
         Ok(QueryResult::held(stream, kept).with_retries(again, self.statement_locks()))
@@ -280,7 +282,7 @@ impl Session {
     ) -> Result<QueryResult> {
         let engine = self.database().engine();
         Ok(match statement {
-            Statement::Query(query) => self.start_query(&query, source, options)?,
+            Statement::Query(query) => self.start_query(&Arc::new(query), source, options)?,
             Statement::Explain { query, analyze: true, json, .. } => {
                 let plan = match json {
                     true => Explained::Json(query.clone()),

@@ -307,6 +307,11 @@ impl Account {
         was_admitted
     }
 
+    /// Whether its query was admitted and has not ended.
+    pub fn is_admitted(&self) -> bool {
+        self.admitted.load(Ordering::Acquire)
+    }
+
     /// Notes that it was admitted.
     pub fn admit(&self) {
         self.admitted.store(true, Ordering::Release);

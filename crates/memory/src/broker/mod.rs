@@ -30,6 +30,13 @@ pub use reservation::Reservation;
 /// What to do when memory is short.
 pub const MORE_MEMORY_HINT: &str = "raise --memory (or SET query_memory), or run fewer queries at once";
 
+/// The code of an error that says that a reservation was refused for want of the budget: the same may be done when others
+/// have ended, or by whoever has a larger grant.
+pub const OUT_OF_MEMORY: &str = "53200";
+
+/// A grant of more than this part of the budget, as its divisor, is bounded by what can come back.
+const LARGE_GRANT_DIVISOR: usize = 2;
+
 /// The part of the budget, as its divisor, that firm reservations may take above it while somebody gives back: much
 /// less than what the budget leaves free on the machine, and enough for some batches of every packet.
 const SLACK_DIVISOR: usize = 32;
@@ -323,6 +330,20 @@ impl Broker {
         budget - budget / UNGRANTED_DIVISOR
     }
 
+    /// What of a grant for this account can be free when all other queries that have been admitted have ended: what
+    /// tables, sessions, and queries whose readers rest hold, may not come back for long.
+    fn attainable_bytes(&self, bytes: usize, account: &Account) -> usize {
+        let bytes = bytes.min(self.grantable_bytes());
+        if bytes <= self.budget_bytes() / LARGE_GRANT_DIVISOR {
+            return bytes;
+        }
+        let accounts = self.accounts();
+        let others = accounts.iter().filter(|other| !std::ptr::eq(Arc::as_ptr(other), account));
+        let stays = others.filter(|other| !other.is_spare() && !other.is_admitted());
+        let staying_bytes = stays.map(|other| other.reserved_bytes()).fold(0, usize::saturating_add);
+        bytes.min(self.grantable_bytes().saturating_sub(staying_bytes))
+    }
+
     /// Takes bytes of the budget or of so much of the slack above it.
     fn try_take_slack(&self, bytes: usize, slack: Slack) -> bool {
         let budget = self.budget_bytes();
@@ -400,11 +421,11 @@ impl Broker {
         self.budget_bytes() / queries.max(1)
     }
 
-    /// Grants an account `bytes`, which it is sure of from then on, at most what may be granted. Ready if they are free
-    /// and nobody has waited longer, or if no query is admitted; otherwise the waker is woken when it is worth asking
-    /// again.
+    /// Grants an account `bytes`, which it is sure of from then on, at most what may be granted and what can come back.
+    /// Ready if they are free and nobody has waited longer, or if no query is admitted; otherwise the waker is woken
+    /// when it is worth asking again.
     fn poll_admit(&self, account: &Account, query: QueryId, bytes: usize, waker: &Waker) -> Poll<()> {
-        let bytes = bytes.min(self.grantable_bytes());
+        let bytes = self.attainable_bytes(bytes, account);
         self.drop_spare(bytes + (self.budget_bytes() - self.grantable_bytes()));
         let mut waiting = self.waiting.lock();
         let place = waiting.admissions.iter().position(|(other, _)| *other == query);

@@ -8,7 +8,7 @@ use diligence_base::units::display_bytes;
 use diligence_base::{Error, Result};
 
 use super::account::{Account, Holder, Kind, QueryMemory, Refused};
-use super::{MORE_MEMORY_HINT, Slack, slack_bytes};
+use super::{MORE_MEMORY_HINT, OUT_OF_MEMORY, Slack, slack_bytes};
 
 /// A firm reservation of so many bytes may take them out of the slack even if nobody has anything to give back at the
 /// moment, and one of more out of its first half; where the budget is one that a database accepts.
@@ -326,7 +326,7 @@ impl Reservation {
             Refused::Limit => ("the query's own memory limit", account.limit_bytes),
             Refused::Budget => ("the memory budget", account.broker.budget_bytes()),
         };
-        Error::resource(format!(
+        let error = Error::resource(format!(
             "not enough memory: {} needs {} more, {} {} already{} and {bound} is {}",
             self.holder.operator,
             display_bytes(bytes),
@@ -335,7 +335,11 @@ impl Reservation {
             account.largest_holders(self.holder.operator),
             display_bytes(bound_bytes),
         ))
-        .with_hint(MORE_MEMORY_HINT)
+        .with_hint(MORE_MEMORY_HINT);
+        match refused {
+            Refused::Limit => error,
+            Refused::Budget => error.with_code(OUT_OF_MEMORY),
+        }
     }
 }
 

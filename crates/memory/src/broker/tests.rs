@@ -291,6 +291,30 @@ fn somebody_is_always_admitted() {
 }
 
 #[test]
+fn a_query_that_wants_all_waits_for_what_can_come_back() {
+    let broker = Broker::new(1000);
+    let mut tables = broker.table_account().reservation("a table in memory");
+    tables.grow(300).unwrap();
+    let [running, whole, later] = [1, 2, 3].map(|query| broker.account(QueryId(query), None));
+    assert!(running.poll_admit(100, Waker::noop()).is_ready());
+    let mut rows = running.reservation("Sort");
+    rows.grow(400).unwrap();
+    assert!(whole.poll_admit(1000, Waker::noop()).is_pending());
+    assert!(later.poll_admit(1, Waker::noop()).is_pending(), "nobody goes before it");
+    drop(rows);
+    assert!(whole.poll_admit(1000, Waker::noop()).is_pending(), "the other is still sure of its own");
+    running.end_grant();
+    assert!(whole.poll_admit(1000, Waker::noop()).is_ready());
+    assert_eq!(broker.taken_bytes(), 875, "all that is ever granted");
+    assert!(later.poll_admit(1, Waker::noop()).is_pending());
+    // What it has is sure, whatever others take.
+    let others = broker.account(QueryId(4), None);
+    let mut others = others.reservation("Scan");
+    while others.grow(10).is_ok() {}
+    whole.reservation("Aggregate").grow(575).unwrap();
+}
+
+#[test]
 fn a_query_that_needs_little_is_not_behind_those_that_wait_for_much() {
     let broker = Broker::new(1000);
     let [running, waiting, little] = [1, 2, 3].map(|query| broker.account(QueryId(query), None));

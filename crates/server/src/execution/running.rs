@@ -342,12 +342,19 @@ impl RunningStatement {
                 Err(error) => return Some(Err(error)),
             }
         }
-        let (result, admitted) = (self.result.as_mut()?, &mut self.admitted);
+        let Self { result, admitted, id, runner, owner, .. } = self;
+        let result = result.as_mut()?;
         poll_fn(|context| {
             let batch = result.poll_batch(context);
             if batch.is_pending() && result.is_waiting() {
                 // The transaction that it waits for may need the place.
                 *admitted = None;
+            }
+            // It has another number when it was started again.
+            if let Some(now) = result.id().map(|id| id.0).filter(|now| *id != Some(*now)) {
+                let mut owners = runner.owners.lock();
+                id.replace(now).inspect(|before| drop(owners.remove(before)));
+                owners.insert(now, owner.clone());
             }
             batch
         })

@@ -20,9 +20,9 @@ use super::finished::{FinishedGroups, FinishedParts, RetiredBuffers, Retiring};
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
 use super::groups::{Groups, Handed, Tuning};
 use super::program::Program;
-use super::spill::Spill;
 use super::spill::board::{Board, Resident};
 use super::spill::outgoing::Outgoing;
+use super::spill::{Division, Spill};
 use crate::flow::QueryContext;
 use crate::flow::profile::Spills;
 use crate::sync::Mutex;
@@ -43,7 +43,7 @@ pub(super) struct SharedAggregate {
     handed: Mutex<Vec<Handed>>,
     pub spill: OnceLock<Arc<Spill>>,
     spill_starts: Mutex<()>,
-    pieces: OnceLock<usize>,
+    division: OnceLock<Division>,
     /// Pieces of the partitions that have spilled, as bits.
     spilled: Arc<AtomicU64>,
     has_spilled: AtomicBool,
@@ -88,7 +88,7 @@ impl SharedAggregate {
             handed: Mutex::default(),
             spill: OnceLock::new(),
             spill_starts: Mutex::default(),
-            pieces: OnceLock::new(),
+            division: OnceLock::new(),
             spilled: Arc::default(),
             has_spilled: AtomicBool::new(false),
             merging: OnceLock::new(),
@@ -143,7 +143,7 @@ impl SharedAggregate {
     }
 
     pub fn spill_bytes(&self, context: &QueryContext, temp: &TempSpace) -> usize {
-        Spill::bytes_min(context, temp, self.pieces(context))
+        self.division(context).clusters_min() * temp.cluster_bytes()
     }
 
     /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn, unless
@@ -160,7 +160,7 @@ impl SharedAggregate {
                 Err(error) if reservation.should_wait(bytes) => return Err(error),
                 Err(_) => reservation.overdraw(bytes),
             }
-            let spill = Spill::new(&self.program, context, temp, self.pieces(context), reservation, &self.spills)?;
+            let spill = Spill::new(&self.program, context, temp, self.division(context), reservation, &self.spills)?;
             self.spill.get_or_init(|| Arc::new(spill));
         }
         Ok(self.spill.get())
@@ -168,8 +168,13 @@ impl SharedAggregate {
 
     /// Into how many pieces the partitions are cut: as many as there are files, so that one has only rows of one piece.
     pub fn pieces(&self, context: &QueryContext) -> usize {
-        // Once and for all: the budget may change.
-        *self.pieces.get_or_init(|| context.temp.as_ref().map_or(PIECES, |temp| Spill::fan_out(context, temp)))
+        self.division(context).fan_out
+    }
+
+    /// Once and for all: what it can count on changes with the budget and the other queries.
+    fn division(&self, context: &QueryContext) -> Division {
+        let without_temp = Division { fan_out: PIECES, packets: context.packets };
+        *self.division.get_or_init(|| context.temp.as_ref().map_or(without_temp, |temp| Spill::division(context, temp)))
     }
 
     /// Whether groups are being written.

@@ -85,6 +85,8 @@ pub struct QueryRun {
     function_limits: FunctionLimits,
     /// What it is sure of before it starts.
     grant_bytes: AtomicUsize,
+    /// Whether that was asked for, because it was refused less.
+    is_grant_asked: bool,
     /// Whether it has given up its grant until somebody reads again.
     paused: AtomicBool,
     /// When it was asked to for the first time since its reader took something, on the clock; 0 if it was not.
@@ -107,6 +109,7 @@ impl QueryRun {
         scheduler: Arc<Scheduler>,
         on_end: Box<dyn FnOnce(QueryId) + Send>,
     ) -> Arc<Self> {
+        let grant_bytes = options.memory_grant_divisor.map(|divisor| context.memory.limit_bytes() / divisor.max(1));
         let run = Arc::new(Self {
             id,
             label: options.label.clone(),
@@ -121,7 +124,8 @@ impl QueryRun {
             tables_read: TablesRead::default(),
             stopped: AtomicBool::new(false),
             function_limits: options.function_limits,
-            grant_bytes: AtomicUsize::new(QUERY_GRANT_BYTES),
+            grant_bytes: AtomicUsize::new(grant_bytes.unwrap_or(QUERY_GRANT_BYTES)),
+            is_grant_asked: grant_bytes.is_some(),
             paused: AtomicBool::new(false),
             rests_since_ns: AtomicU64::new(0),
             status: Mutex::named(
@@ -181,7 +185,9 @@ impl QueryRun {
 
     /// Has it be sure of no more than so many bytes: it is known to need little. To be said before it is launched.
     pub(crate) fn need_little(&self, bytes: usize) {
-        self.grant_bytes.fetch_min(bytes, Ordering::Relaxed);
+        if !self.is_grant_asked {
+            self.grant_bytes.fetch_min(bytes, Ordering::Relaxed);
+        }
     }
 
     /// What its operators are opened with.
@@ -201,7 +207,8 @@ impl QueryRun {
 
     pub(super) fn poll_admit(&self, waker: &Waker) -> Poll<()> {
         // Of a small budget something is left for tables in memory, and for another query.
-        let bytes = self.grant_bytes.load(Ordering::Relaxed).min(self.context.memory.limit_bytes() / 2);
+        let part = if self.is_grant_asked { 1 } else { 2 };
+        let bytes = self.grant_bytes.load(Ordering::Relaxed).min(self.context.memory.limit_bytes() / part);
         self.context.memory.poll_admit(bytes, waker)
     }
 

@@ -67,6 +67,23 @@ const CLUSTERS_SHARE: usize = 8;
 /// Levels of partitioning: after so many hashes, keys that are still together are one key, or made to collide.
 const LEVELS_MAX: u32 = 16;
 
+/// Into how much groups are divided that go to temp space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Division {
+    /// Partitions, a power of two.
+    pub fan_out: usize,
+    /// Packets that merge at the same time at most.
+    pub packets: usize,
+}
+
+impl Division {
+    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one
+    /// more.
+    pub fn clusters_min(&self) -> usize {
+        self.fan_out + self.packets + 1
+    }
+}
+
 /// What the packets of a spilled aggregate share.
 pub(super) struct Spill {
     pub program: Arc<Program>,
@@ -110,42 +127,31 @@ struct Underway {
 }
 
 impl Spill {
-    /// Clusters that are being filled or read at most.
+    /// Clusters that are being filled or read at most: nobody can ask for them, so many queries at once have fewer each.
     fn clusters_share(context: &QueryContext, temp: &TempSpace) -> usize {
-        context.memory.limit_bytes() / temp.cluster_bytes() / CLUSTERS_SHARE
+        context.memory.share_bytes() / temp.cluster_bytes() / CLUSTERS_SHARE
     }
 
-    /// Partitions, a power of two.
-    pub fn fan_out(context: &QueryContext, temp: &TempSpace) -> usize {
-        1 << Self::clusters_share(context, temp).clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2()
+    /// How it would spill, with what the query can count on now.
+    pub fn division(context: &QueryContext, temp: &TempSpace) -> Division {
+        let clusters = Self::clusters_share(context, temp);
+        Division {
+            fan_out: 1 << clusters.clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2(),
+            packets: clusters.clamp(1, context.packets.max(1)),
+        }
     }
 
-    /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one
-    /// more.
-    fn clusters_min(fan_out: usize, packets: usize) -> usize {
-        fan_out + packets + 1
-    }
-
-    fn packets(context: &QueryContext, temp: &TempSpace) -> usize {
-        Self::clusters_share(context, temp).clamp(1, context.packets.max(1))
-    }
-
-    /// Bytes that are reserved from the beginning, for so many partitions.
-    pub fn bytes_min(context: &QueryContext, temp: &TempSpace, fan_out: usize) -> usize {
-        Self::clusters_min(fan_out, Self::packets(context, temp)) * temp.cluster_bytes()
-    }
-
-    /// Prepares spilling; `reservation` has what [`bytes_min`](Self::bytes_min) says.
+    /// Prepares spilling; `reservation` has as many clusters as the division [needs](Division::clusters_min).
     pub fn new(
         program: &Arc<Program>,
         context: &QueryContext,
         temp: &TempSpace,
-        fan_out: usize,
+        division: Division,
         reservation: Reservation,
         spills: &Arc<Spills>,
     ) -> Result<Self> {
-        let packets = Self::packets(context, temp);
-        let memory = SpillMemory { clusters_min: Self::clusters_min(fan_out, packets), ..SpillMemory::default() };
+        let Division { fan_out, packets } = division;
+        let memory = SpillMemory { clusters_min: division.clusters_min(), ..SpillMemory::default() };
         let buffers = SpillBuffers::new(temp, reservation, memory)?;
         let states = program.states()?;
         let pair_layout = |state: &State| match state {
@@ -185,7 +191,7 @@ impl Spill {
     pub fn wake(&self) {
         let mut demand = self.demand.lock();
         if *demand != Demand::Working {
-            self.buffers.keep(Self::clusters_min(1 << self.bits, self.packets));
+            self.buffers.keep(Division { fan_out: 1 << self.bits, packets: self.packets }.clusters_min());
             *demand = Demand::Working;
         }
     }
