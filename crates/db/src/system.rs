@@ -87,10 +87,12 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         table("buffer", &BUFFER, RowsOf::Running(buffer)),
         table("client_settings", &CLIENT_SETTINGS, RowsOf::Running(client_settings)),
         table("cursors", &CURSORS, RowsOf::Running(cursors)),
-        table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
         table("history", &HISTORY, RowsOf::Running(history)),
         table("indexes", &INDEXES, RowsOf::Kept(indexes)),
+        // The same rows under the name that they had first.
+        table("latches", &LOCKS, RowsOf::Running(locks)),
+        table("locks", &LOCKS, RowsOf::Running(locks)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("pool_numbers", &POOL_NUMBERS, RowsOf::Running(pool_numbers)),
@@ -552,7 +554,7 @@ fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     status.stages().into_iter().map(row).collect()
 }
 
-const LATCHES: [Column; 7] = [
+const LOCKS: [Column; 7] = [
     ("name", Kind::Text),
     ("acquisitions_total", Kind::Number),
     ("contended_total", Kind::Number),
@@ -562,8 +564,9 @@ const LATCHES: [Column; 7] = [
     ("timed_total", Kind::Number),
 ];
 
-/// Locks of the engine by name; what they were held is an estimate from the acquisitions that were timed.
-fn latches(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+/// Locks of the engine by name, not those of transactions; what they were held is an estimate from the acquisitions that
+/// were timed.
+fn locks(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     let row = |latch: LatchInfo| {
         vec![
             latch.name.into(),

@@ -177,6 +177,7 @@ fn schemas_hold_tables() {
             "history",
             "indexes",
             "latches",
+            "locks",
             "memory",
             "pool",
             "pool_numbers",
@@ -747,19 +748,21 @@ fn tuning_is_a_setting_and_tells_what_it_did() {
 fn latches_count_what_queries_take() {
     let session = session();
     let taken = || {
-        let sql = "SELECT acquisitions_total FROM system.latches WHERE name = 'stages'";
+        let sql = "SELECT acquisitions_total FROM system.locks WHERE name = 'stages'";
         rows(&session, sql)[0].parse::<u64>().unwrap()
     };
     rows(&session, "SELECT count(*) FROM range(100000)");
     let before = taken();
     rows(&session, "SELECT count(*) FROM range(100000)");
     assert!(taken() >= before + 2, "a packet enters a queue and leaves it");
-    let wrong = "SELECT name FROM system.latches WHERE contended_total > acquisitions_total OR wait_us_total < 0";
+    let wrong = "SELECT name FROM system.locks WHERE contended_total > acquisitions_total OR wait_us_total < 0";
     assert_eq!(rows(&session, wrong), [""; 0]);
     assert_eq!(
-        rows(&session, "SELECT count(*) > 10, count(DISTINCT name) = count(*) FROM system.latches"),
+        rows(&session, "SELECT count(*) > 10, count(DISTINCT name) = count(*) FROM system.locks"),
         ["true true"]
     );
+    let of_former_name = "SELECT count(*) > 10 FROM system.latches WHERE acquisitions_total >= contended_total";
+    assert_eq!(rows(&session, of_former_name), ["true"]);
 }
 
 #[test]
