@@ -525,7 +525,7 @@ fn sharing(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     status.sharing().builds.into_iter().map(row).collect()
 }
 
-const STAGES: [Column; 9] = [
+const STAGES: [Column; 10] = [
     ("name", Kind::Text),
     ("queued", Kind::Number),
     ("running", Kind::Number),
@@ -535,6 +535,7 @@ const STAGES: [Column; 9] = [
     ("wait_us_total", Kind::Number),
     ("service_us_total", Kind::Number),
     ("policy", Kind::Text),
+    ("workers", Kind::Number),
 ];
 
 fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
@@ -549,6 +550,7 @@ fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
             (stage.wait_ns_total / 1000).into(),
             (stage.service_ns_total / 1000).into(),
             Value::Text(status.policy_of(stage.name)),
+            Value::Number(status.workers_of(stage.name).map(|workers| i64::try_from(workers).unwrap_or(i64::MAX))),
         ]
     };
     status.stages().into_iter().map(row).collect()

@@ -261,6 +261,11 @@ fn settings_are_set_shown_and_reset() {
     assert!(error(&session, "SET stage_policy = lifo").hint().is_some());
     let no_stage = error(&session, "SET stage_policy = 'fcfs, scans: fcfs'");
     assert_eq!((no_stage.code(), no_stage.hint().unwrap().contains("scan, join")), (Some("22023"), true), "{no_stage}");
+    for wrong in ["scan: 0", "scans: 1", "memory: 1", "2"] {
+        let refused = error(&session, &format!("SET stage_workers = '{wrong}'"));
+        assert_eq!(refused.code(), Some("22023"), "{refused}");
+        assert!(refused.hint().unwrap().contains("'scan: 1, sort: 2'"), "{refused}");
+    }
     assert!(error(&session, "SET sort_plan = bubble").hint().is_some());
 }
 
@@ -708,6 +713,13 @@ fn descriptions_of_the_catalog() {
     let policies = "SELECT name, policy FROM system.stages WHERE name IN ('join', 'scan') ORDER BY name";
     assert_eq!(rows(&session, policies), ["join fcfs", "scan t_gated(2)"]);
     session.execute("RESET stage_policy").unwrap();
+    session.execute("SET stage_workers = 'Sort: 9, scan: 1'").unwrap();
+    assert_eq!(rows(&session, "SHOW stage_workers"), ["stage_workers scan: 1, sort: 9"]);
+    let workers = "SELECT name, workers FROM system.stages WHERE name IN ('join', 'scan', 'sort') ORDER BY name";
+    assert_eq!(rows(&session, workers), ["join ", "scan 1", "sort 9"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM range(100000) r(a) JOIN range(10) s(a) USING (a)"), ["10"]);
+    session.execute("RESET stage_workers").unwrap();
+    assert_eq!(rows(&session, "SHOW stage_workers"), ["stage_workers all"]);
     assert_eq!(rows(&session, "SELECT count(*) FROM system.stages WHERE policy IS NULL"), ["2"], "threads for I/O");
     assert_eq!(rows(&session, "SELECT count(*) FROM system.workers WHERE serves = 'all'"), ["2"]);
 }

@@ -72,8 +72,33 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// How values of a type are sent. Fails with 0A000 if they are not.
-    pub(crate) fn of(sql_type: &SqlType, form: Form) -> Result<Self> {
+    /// How arguments of a type are sent; arrays and rows go to Python as JSON. Fails with 0A000 if they are not sent.
+    pub(crate) fn argument(sql_type: &SqlType, form: Form) -> Result<Self> {
+        match sql_type {
+            SqlType::Array(_) | SqlType::Record(_) if matches!(form, Form::Rows | Form::RowSets | Form::Groups) => {
+                Ok(Self { sql_type: SqlType::Json, kind: kind_of_json(sql_type) })
+            }
+            other => Self::of(other, form),
+        }
+    }
+
+    /// How the value of a function is sent; arrays come from Python as their texts. Fails with 0A000 if it is not sent.
+    pub(crate) fn value(sql_type: &SqlType, form: Form) -> Result<Self> {
+        match sql_type {
+            SqlType::Array(_) if matches!(form, Form::Rows | Form::Groups) => {
+                Ok(Self { sql_type: SqlType::Text, kind: kind_of_json(sql_type) })
+            }
+            other => Self::of(other, form),
+        }
+    }
+
+    /// Whether it is an array or a row.
+    pub(crate) fn has_parts(&self) -> bool {
+        matches!(self.kind, Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs)
+    }
+
+    /// How values of a type that have no parts are sent. Fails with 0A000 if they are not.
+    fn of(sql_type: &SqlType, form: Form) -> Result<Self> {
         use SqlType::{
             BigInt, Boolean, Bytea, Char, Date, Double, Integer, Interval, Json, Jsonb, Name, Numeric, Real, SmallInt,
             Text, Time, Timestamp, TimestampTz, Uuid, Varchar,
@@ -97,6 +122,19 @@ impl Carried {
                 Err(error.with_code("0A000").with_hint("pass it as text, json or bytea"))
             }
         }
+    }
+}
+
+/// How arrays and rows of a type are sent, by what is in them.
+fn kind_of_json(mut sql_type: &SqlType) -> Kind {
+    while let SqlType::Array(element) = sql_type {
+        sql_type = element;
+    }
+    match sql_type {
+        SqlType::Real | SqlType::Double => Kind::Floats,
+        SqlType::Numeric(_) => Kind::Numerics,
+        SqlType::Bytea => Kind::Blobs,
+        _ => Kind::Json,
     }
 }
 
@@ -185,7 +223,8 @@ impl ProgramCall<'_> {
         match self.program.form {
             _ if self.program.closure.is_some() || !self.columns.is_empty() => None,
             Form::Rows => Some(Form::Steps),
-            Form::Wasm if self.takes_numbers() => Some(Form::WasmSteps),
+            Form::Wasm => Some(Form::WasmSteps),
+            Form::WasmArrow => Some(Form::WasmArrowSteps),
             _ => None,
         }
     }

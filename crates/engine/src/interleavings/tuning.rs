@@ -14,7 +14,7 @@ use crate::tuning::counters::{ClassCounters, Counters, logarithm};
 use crate::tuning::settings::{KNOBS, KnobId};
 use crate::tuning::{Machine, Tuning, TuningMode};
 
-const HOMES: [usize; KNOBS] = [2, 2000, 4, 2, 8192, 4, 1, 0, 0, 0, 0, 0];
+const HOMES: [usize; KNOBS] = [2, 2000, 4, 2, 8192, 4, 1, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2];
 
 /// A machine in which something speaks for a change whenever one looks, and each look is a second after the last.
 struct Restless {
