@@ -566,8 +566,8 @@ const LOCKS: [Column; 7] = [
     ("timed_total", Kind::Number),
 ];
 
-/// Locks of the engine by name, not those of transactions; what they were held is an estimate from the acquisitions that
-/// were timed.
+/// Locks of the engine by name, not those of transactions; what they were held is an estimate from the acquisitions
+/// that were timed.
 fn locks(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     let row = |latch: LatchInfo| {
         vec![

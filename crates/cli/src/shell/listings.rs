@@ -8,8 +8,8 @@ const RELATIONS: &str = "SELECT * FROM (SELECT table_schema, table_name, table_t
 /// Schemas whose tables are listed only where they are named.
 const SYSTEM_SCHEMAS: &str = "('information_schema', 'pg_catalog', 'system')";
 
-/// The query for the full names of tables and views that fit a pattern of psql's; `None` for what is no pattern, such as
-/// a name or a query.
+/// The query for the full names of tables and views that fit a pattern of psql's; `None` for what is no pattern, such
+/// as a name or a query.
 pub fn fitting(pattern: &str) -> Option<String> {
     let is_pattern = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$' | '*' | '?');
     if !pattern.chars().all(is_pattern) || !pattern.contains(['*', '?']) {
