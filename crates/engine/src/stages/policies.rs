@@ -145,8 +145,8 @@ struct TwoLevels {
 }
 
 impl TwoLevels {
-    /// Has a packet stand for each stage that has some in its own queue, and a worker for it. Only when a packet is asked
-    /// for: until then one that goes before these may come.
+    /// Has a packet stand for each stage that has some in its own queue, and a worker for it. Only when a packet is
+    /// asked for: until then one that goes before these may come.
     fn stand(&mut self) {
         let beyond = self.beyond;
         for own in self.own.iter_mut().flatten().filter(|own| !own.stands && own.has_place(beyond)) {
