@@ -205,7 +205,7 @@ $$",
     assert_eq!(error(&session, "SELECT wrong(1)").code(), Some("39000"));
     assert_eq!(error(&session, "SELECT wrong(2)").code(), Some("22P02"));
     assert_eq!(rows(&session, "SELECT wrong(3)::text"), ["{4}"], "a text is read");
-    let refused = error(&session, "CREATE FUNCTION f(a int[]) RETURNS int LANGUAGE python_arrow AS 'return a'");
+    let refused = error(&session, "CREATE FUNCTION f(a pair) RETURNS int LANGUAGE python_arrow AS 'return a'");
     assert_eq!(refused.code(), Some("0A000"), "{refused}");
 }
 
@@ -813,6 +813,11 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("timestamptz", "'2024-02-29 12:34:56+00'"),
         ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
         ("jsonb", "'{\"a\": [1, null]}'"),
+        ("integer[]", "'{1,NULL,3}'"),
+        ("text[]", "'{Grüße,NULL,b}'"),
+        ("double precision[]", "'{}'"),
+        ("date[]", "'{2024-02-29}'"),
+        ("bigint[][]", "'{{1,2},{3,NULL}}'"),
     ] {
         make(
             &session,
@@ -833,6 +838,10 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("return pa.array([1, 2])", "bigint", Err("39000")),
         ("return pc.divide(x, 0)", "bigint", Err("38000")),
         ("return pa.array([[1]])", "bigint", Err("42804")),
+        ("return pa.array([[1, 2]])", "integer[]", Ok("[1, 2]")),
+        ("return pa.array([[70000]])", "smallint[]", Err("22003")),
+        ("return pa.array([[\"7\"]])", "integer[]", Err("42804")),
+        ("return pa.array([[\"a\\0\"]])", "text[]", Err("22021")),
         ("return 1.5", "bigint", Err("38000")),
     ] {
         make(

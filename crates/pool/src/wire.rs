@@ -268,13 +268,20 @@ fn add_blobs<'b>(bytes: &mut Vec<u8>, blobs: impl Iterator<Item = (bool, &'b [u8
     Ok(())
 }
 
+/// A type that all versions of pyarrow can compute with.
+fn plain(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(element) => {
+            DataType::List(Arc::new(element.as_ref().clone().with_data_type(plain(element.data_type()))))
+        }
+        other => other.clone(),
+    }
+}
+
 fn add_stream(bytes: &mut Vec<u8>, columns: &[ArrayRef], rows: usize) -> Result<()> {
-    // What all versions of pyarrow can compute with.
-    let columns = columns.iter().map(|column| match column.data_type() {
-        DataType::Utf8View => cast(column, &DataType::Utf8),
-        DataType::BinaryView => cast(column, &DataType::Binary),
-        _ => Ok(column.clone()),
-    });
+    let columns = columns.iter().map(|column| cast(column, &plain(column.data_type())));
     let columns = columns.collect::<Result<Vec<_>, _>>().map_err(no_array)?;
     let fields = columns
         .iter()
