@@ -407,7 +407,7 @@ impl PoolFunction {
             return cast_array(&texts, &SqlType::Text, &self.returns, &options);
         }
         let found = array.data_type();
-        if *found == wanted {
+        if *found == wanted && !has_zero_bytes(&array) {
             return Ok(array);
         }
         if fits(found, &wanted) && can_cast_types(found, &wanted) {
