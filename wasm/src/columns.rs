@@ -15,6 +15,7 @@ use wasmtime::{Instance, Memory, Store, TypedFunc};
 
 use crate::frames::{Cause, Kind, NATIVE, Raised, Rest, TEXTS};
 use crate::held::{Held, Signature, Values, front, memory_of, missing, raised};
+use crate::steps;
 
 /// Bytes of a column's description.
 const COLUMN_BYTES: usize = 24;
@@ -27,14 +28,18 @@ pub(crate) struct Columns {
     reset: Option<TypedFunc<(), ()>>,
     /// What was allocated before: where, and how much.
     room: (usize, usize),
+    /// Whether it is called for the steps of an aggregate.
+    has_steps: bool,
 }
 
 /// A column as it came.
-struct Column<'p> {
-    kind: Kind,
-    valid: Option<&'p [u8]>,
-    lengths: Option<&'p [u8]>,
-    values: &'p [u8],
+pub(crate) struct Column<'p> {
+    pub(crate) kind: Kind,
+    /// A byte for each row, if some are NULL.
+    pub(crate) valid: Option<&'p [u8]>,
+    /// Four bytes for each value, if values are of any length.
+    pub(crate) lengths: Option<&'p [u8]>,
+    pub(crate) values: &'p [u8],
 }
 
 impl Column<'_> {
@@ -49,14 +54,19 @@ impl Column<'_> {
 
 impl Columns {
     /// The function of this name with what it needs around it.
-    pub(crate) fn of(store: &mut Store<Held>, instance: &Instance, export: &str) -> Result<Self, Raised> {
+    pub(crate) fn of(
+        store: &mut Store<Held>,
+        instance: &Instance,
+        export: &str,
+        has_steps: bool,
+    ) -> Result<Self, Raised> {
         let memory = memory_of(store, instance)?;
         let alloc = instance.get_typed_func(&mut *store, "diligence_alloc");
         let alloc = alloc.map_err(|_| missing("function \"diligence_alloc\" of the type (i32) -> i32"))?;
         let reset = instance.get_typed_func(&mut *store, "diligence_reset").ok();
         let function = instance.get_typed_func(&mut *store, export);
         let function = function.map_err(|error| Raised::new(Cause::Definition, format!("{error:#}")))?;
-        Ok(Self { memory, function, alloc, reset, room: (0, 0) })
+        Ok(Self { memory, function, alloc, reset, room: (0, 0), has_steps })
     }
 
     /// Calls the function for the rows of a payload.
@@ -67,6 +77,20 @@ impl Columns {
         payload: &[u8],
     ) -> Result<Values, Raised> {
         let (rows, columns) = read(payload, signature)?;
+        match &signature.steps {
+            None => self.called(store, signature.returns, rows, &columns),
+            Some(steps) => steps::taken(self, store, signature, steps, rows, &columns),
+        }
+    }
+
+    /// Calls the function for columns of so many rows.
+    pub(crate) fn called(
+        &mut self,
+        store: &mut Store<Held>,
+        returns: Kind,
+        rows: usize,
+        columns: &[Column<'_>],
+    ) -> Result<Values, Raised> {
         let heads = (COLUMN_BYTES * (columns.len() + 1)).next_multiple_of(8);
         let bytes = columns.iter().flat_map(|column| column.parts(rows)).sum::<usize>() + heads;
         let base = self.allocate(store, bytes)?;
@@ -93,13 +117,13 @@ impl Columns {
             at = of_values + values;
         }
         let result = COLUMN_BYTES * columns.len();
-        head(&mut room[result..], signature.returns, rows, [0; 3], 0);
+        head(&mut room[result..], returns, rows, [0; 3], 0);
         let called = self.function.call(&mut *store, (rows as i32, base as i32, (base + result) as i32));
         let code = called.map_err(|error| raised(&error, store.data().was_refused))?;
         if code != 0 {
             return Err(Raised::new(Cause::Trap, self.message(store, code as u32 as usize)));
         }
-        self.values(store, signature.returns, rows, base + result)
+        self.values(store, returns, rows, base + result)
     }
 
     /// Room for a batch, from its module.
@@ -109,6 +133,9 @@ impl Columns {
         } else if bytes <= self.room.1 {
             return Ok(self.room.0);
         }
+        // States may grow a little with each step: where nothing is given back, each room is twice as large at least.
+        let doubles = self.has_steps && self.reset.is_none();
+        let bytes = if doubles { bytes.max(self.room.1.saturating_mul(2)) } else { bytes };
         let wanted = i32::try_from(bytes).map_err(|_| Raised::new(Cause::Memory, "a batch is too large"))?;
         let address = self.alloc.call(&mut *store, wanted);
         match address.map_err(|error| raised(&error, store.data().was_refused))? {
@@ -192,7 +219,7 @@ fn read<'p>(payload: &'p [u8], signature: &Signature) -> Result<(usize, Vec<Colu
         return Err(Raised::wrong(format!("{count} columns came for {} parameters", signature.parameters.len())));
     }
     let mut columns = Vec::with_capacity(count);
-    for kind in &signature.parameters {
+    for kind in signature.columns() {
         let valid = if rest.byte()? == 0 { None } else { Some(rest.take(rows)?) };
         let (lengths, values) = match kind.width() {
             Some(width) => (None, rest.take(rows.saturating_mul(width))?),
@@ -202,7 +229,7 @@ fn read<'p>(payload: &'p [u8], signature: &Signature) -> Result<(usize, Vec<Colu
                 (Some(lengths), rest.take(total)?)
             }
         };
-        columns.push(Column { kind: *kind, valid, lengths, values });
+        columns.push(Column { kind, valid, lengths, values });
     }
     Ok((rows, columns))
 }

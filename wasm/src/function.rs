@@ -19,8 +19,9 @@ const MODULES_MAX: usize = 16;
 const PRINT_BYTES_MAX: usize = 64 << 10;
 /// The form of functions that see whole columns, whatever their parameters are.
 const WHOLE_COLUMNS: u8 = 3;
-/// The form of the steps of an aggregate.
+/// The form of the steps of an aggregate, and of those that see whole columns whatever they are.
 const STEPS: u8 = 7;
+const COLUMN_STEPS: u8 = 8;
 
 /// What all functions of the process share.
 pub(crate) struct Machine {
@@ -127,16 +128,17 @@ impl Function {
             own => machine.fuel.min(own),
         };
         let steps = match form {
-            STEPS => {
-                let (_is_strict, has_first) = (rest.byte()?, rest.byte()? != 0);
+            STEPS | COLUMN_STEPS => {
+                let (is_strict, has_first) = (rest.byte()? != 0, rest.byte()? != 0);
                 let length = rest.long()?;
                 let first = text(rest.take(length)?);
-                Some(Steps { first: has_first.then_some(first) })
+                Some(Steps { first: has_first.then_some(first), is_strict })
             }
             _ => None,
         };
         let module = machine.module(&source)?;
-        let (signature, has_columns) = (Signature { parameters, returns, steps }, form == WHOLE_COLUMNS);
+        let has_columns = matches!(form, WHOLE_COLUMNS | COLUMN_STEPS);
+        let signature = Signature { parameters, returns, steps };
         let mut function = Self { module, export, signature, has_columns, memory_bytes, fuel, running: None };
         function.has_columns |= !function.takes_rows()?;
         function.running = Some(function.start(machine)?);
@@ -159,16 +161,12 @@ impl Function {
         if !self.has_columns && rows.as_ref() == Some(&found) {
             return Ok(true);
         }
-        let has_steps = self.signature.steps.is_some();
-        if found == columns && !has_steps {
+        if found == columns {
             return Ok(false);
         }
         let message = format!("the module's function \"{}\" is of another type than declared", self.export);
         let wanted = rows.filter(|_| !self.has_columns).map(|rows| format!("{rows} for rows, or ")).unwrap_or_default();
-        let place = match has_steps {
-            true => format!("It is {found}; {}", steps_wanted(&self.signature)),
-            false => format!("It is {found}; it would have to be {wanted}{columns} for whole columns."),
-        };
+        let place = format!("It is {found}; it would have to be {wanted}{columns} for whole columns.");
         Err(Raised { place, ..Raised::new(Cause::Definition, message) })
     }
 
@@ -189,7 +187,10 @@ impl Function {
         linker.func_wrap("diligence", "print", print).map_err(|error| raised(error, &store))?;
         let instance = linker.instantiate(&mut store, &self.module).map_err(|error| raised(error, &store))?;
         let way = match self.has_columns {
-            true => Way::Columns(Columns::of(&mut store, &instance, &self.export)?),
+            true => {
+                let has_steps = self.signature.steps.is_some();
+                Way::Columns(Columns::of(&mut store, &instance, &self.export, has_steps)?)
+            }
             false => {
                 let function = instance.get_func(&mut store, &self.export);
                 let function = function.ok_or_else(|| Raised::wrong("the function is gone"))?;
@@ -257,14 +258,6 @@ fn print(mut caller: Caller<'_, Held>, address: u32, length: u32) -> wasmtime::R
     // Nobody may read it any more.
     let _ = std::io::stdout().write_all(&line).and_then(|()| std::io::stdout().flush());
     Ok(())
-}
-
-/// What the function of an aggregate's steps would have to be, for people.
-fn steps_wanted(signature: &Signature) -> String {
-    match Rows::signature(signature) {
-        Some(rows) => format!("the steps of an aggregate would need {rows}."),
-        None => "the steps of an aggregate have states and values that are numbers.".to_owned(),
-    }
 }
 
 /// A function's type, for people.

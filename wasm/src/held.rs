@@ -59,8 +59,11 @@ pub(crate) struct Signature {
 /// How an aggregate's steps begin: the function makes a state of one, its first parameter, and of a row's values.
 #[derive(Debug)]
 pub(crate) struct Steps {
-    /// The state before a group's first row, as a text; without one the first row's first value is the first state.
+    /// The state before a group's first row, as a text. Without one it is NULL, or, of a strict function, the first
+    /// row's first value.
     pub(crate) first: Option<String>,
+    /// Whether a state that is NULL stays so. Functions of numbers are.
+    pub(crate) is_strict: bool,
 }
 
 impl Signature {

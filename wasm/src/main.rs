@@ -24,6 +24,7 @@ mod function;
 mod held;
 mod rows;
 mod source;
+mod steps;
 
 use std::collections::HashMap;
 use std::os::fd::{FromRawFd, RawFd};

@@ -70,6 +70,9 @@ fn states_of_an_aggregate_in_python_are_combined() {
     make_total(&session);
     look_at_total(&session);
     session.execute("DROP AGGREGATE total(bigint)").unwrap();
+    let parts = "SFUNC = plus, STYPE = bigint, COMBINEFUNC = plus";
+    let made = session.execute(&format!("CREATE AGGREGATE other_total(bigint) ({parts})")).unwrap();
+    assert!(matches!(made.kind(), crate::ResultKind::Command { tag: "CREATE AGGREGATE", .. }));
     assert_eq!(error(&session, "SELECT total(x) FROM t").code(), Some("42883"));
 }
 
@@ -93,6 +96,45 @@ fn states_of_an_aggregate_in_a_module_are_combined() {
     // Without a first state, the first value is it.
     assert_eq!(rows(&session, "SELECT most(-x), most(x) FROM t"), ["-1 200000"]);
     assert_eq!(rows(&session, "SELECT most(x) IS NULL FROM t WHERE false"), ["true"]);
+}
+
+#[test]
+fn states_of_texts_and_times_in_a_module_are_combined() {
+    let Some(database) = crate::wasm_tests::database() else { return };
+    let session = database.session();
+    make_table(&session);
+    let module = include_str!("../../../wasm/examples/greater.wat").replace('\'', "''");
+    for (name, sql_type, value) in [
+        ("greatest_text", "text", "x::text"),
+        ("latest", "timestamp", "timestamp '2024-01-01' + x * interval '7 minutes'"),
+        ("latest_day", "date", "date '2024-01-01' + (x % 5000)::integer"),
+    ] {
+        let step = format!("greater_{name}");
+        make(
+            &session,
+            &format!(
+                "CREATE FUNCTION {step}(s {sql_type}, x {sql_type}) RETURNS {sql_type} LANGUAGE wasm IMMUTABLE STRICT
+                 AS '{module}', 'greater'"
+            ),
+        );
+        let parts = format!("SFUNC = {step}, STYPE = {sql_type}, COMBINEFUNC = {step}");
+        make(&session, &format!("CREATE AGGREGATE {name}({sql_type}) ({parts})"));
+        let before = calls(&session);
+        let whole = format!("SELECT {name}({value}) = max({value}), {name}(NULL) IS NULL FROM t");
+        assert_eq!(rows(&session, &whole), ["true true"], "{name}");
+        let groups = format!(
+            "SELECT count(*), count(*) FILTER (WHERE own = theirs)
+             FROM (SELECT g, {name}({value}) AS own, max({value}) AS theirs FROM t GROUP BY g) both_of_them"
+        );
+        assert_eq!(rows(&session, &groups), ["1000 1000"], "{name}");
+        let made = calls(&session) - before;
+        assert!(made < 20_000, "{made} calls: states go to processes one by one");
+        assert_eq!(rows(&session, &format!("SELECT {name}({value}) IS NULL FROM t WHERE false")), ["true"]);
+    }
+    // A first state, which groups without rows have.
+    let parts = "SFUNC = greater_greatest_text, STYPE = text, COMBINEFUNC = greater_greatest_text, INITCOND = '55'";
+    make(&session, &format!("CREATE AGGREGATE from_55(text) ({parts})"));
+    assert_eq!(rows(&session, "SELECT from_55(x::text), from_55('9'), from_55(NULL) FROM t WHERE x < 6"), ["55 9 55"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use arrow::util::pretty::pretty_format_batches;
+use diligence_base::seams::Random;
 use diligence_catalog::Rights;
 
 use crate::{Database, DatabaseOptions, Error, ErrorKind, Session, SessionOptions};
@@ -121,7 +122,90 @@ fn values_of_all_types_go_there_and_back() {
         session.execute(&format!("DROP FUNCTION same({sql_type})")).unwrap();
         session.execute(&format!("DROP FUNCTION kind({sql_type})")).unwrap();
     }
-    let refused = error(&session, "CREATE FUNCTION f(a int[]) RETURNS int LANGUAGE python AS 'return 1'");
+    let refused = error(&session, "CREATE FUNCTION f(a int4range) RETURNS int LANGUAGE python AS 'return 1'");
+    assert_eq!(refused.code(), Some("0A000"), "{refused}");
+}
+
+#[test]
+fn arrays_are_lists_and_rows_are_dictionaries() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION total(x bigint[]) RETURNS bigint LANGUAGE python AS $$
+return None if x is None else sum(value for value in x if value is not None)
+$$",
+    );
+    assert_eq!(rows(&session, "SELECT total(ARRAY[1, 2, NULL]), total('{}'), total(NULL)"), ["3 0 "]);
+    for (place, (element, value, in_python)) in [
+        ("text", "ARRAY['a', NULL, 'b\"c\\d', 'ä,{} NULL', '']", "str"),
+        ("integer", "ARRAY[[1, 2], [3, NULL]]", "list"),
+        ("boolean", "ARRAY[true, NULL, false]", "bool"),
+        ("double precision", "ARRAY['1.5', 'NaN', '-Infinity', NULL, '3']::double precision[]", "float"),
+        ("numeric", "ARRAY[1.5, 2, 12345678901234567890.123]::numeric[]", "Decimal"),
+        ("bytea", "ARRAY['\\x01ff', '\\x', NULL]::bytea[]", "bytes"),
+        ("date", "ARRAY['2024-02-29', NULL]::date[]", "str"),
+        ("timestamp", "ARRAY['2024-02-29 10:00:00.5', NULL]::timestamp[]", "str"),
+        ("uuid", "ARRAY['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11']::uuid[]", "str"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dimensions = if in_python == "list" { "[][]" } else { "[]" };
+        let (array, turned) = (format!("{element}{dimensions}"), format!("turned_{place}"));
+        make(
+            &session,
+            &format!(
+                "CREATE FUNCTION {turned}(x {array}) RETURNS {array} LANGUAGE python AS $$
+if type(x[0]).__name__ != '{in_python}':
+    raise TypeError(type(x[0]).__name__)
+return reversed(x)
+$$"
+            ),
+        );
+        make(
+            &session,
+            &format!("CREATE FUNCTION same_{place}(x {array}) RETURNS {array} LANGUAGE python AS 'return x'"),
+        );
+        let same = format!("SELECT same_{place}({value}) IS NOT DISTINCT FROM ({value})::{array}");
+        assert_eq!(rows(&session, &same), ["true"], "{element}");
+        let back = format!("SELECT same_{place}({turned}({value}))::text <> '{{}}', same_{place}(NULL) IS NULL");
+        assert_eq!(rows(&session, &back), ["true true"], "{element}");
+    }
+    assert_eq!(
+        rows(&session, "SELECT turned_0(ARRAY['x', 'y'])::text, turned_1(ARRAY[[1], [2]])::text"),
+        ["{y,x} {{2},{1}}"]
+    );
+
+    session.execute("CREATE TYPE pair AS (a int, b text)").unwrap();
+    make(
+        &session,
+        "CREATE FUNCTION shown(p pair, more pair[]) RETURNS text LANGUAGE python AS $$
+return ' '.join(f\"{one['b']}{one['a']}\" for one in [p, *more])
+$$",
+    );
+    let pairs = "SELECT shown(ROW(1, 'x')::pair, ARRAY[ROW(2, 'y')::pair, ROW(NULL, 'z')::pair])";
+    assert_eq!(rows(&session, pairs), ["x1 y2 zNone"]);
+
+    session
+        .execute("CREATE TABLE t AS SELECT * FROM (VALUES (1, ARRAY[1, 2]), (1, ARRAY[3]), (2, NULL)) v(g, x)")
+        .unwrap();
+    make(
+        &session,
+        "CREATE FUNCTION longest(x int[]) RETURNS int[] LANGUAGE python_aggregate AS $$
+return max((one or [] for one in x), key=len)
+$$",
+    );
+    assert_eq!(rows(&session, "SELECT g, longest(x)::text FROM t GROUP BY g ORDER BY g"), ["1 {1,2}", "2 {}"]);
+
+    make(
+        &session,
+        "CREATE FUNCTION wrong(x int) RETURNS int[] LANGUAGE python AS 'return [{}, 7, \"{1,x}\", \"{4}\"][x]'",
+    );
+    assert_eq!(error(&session, "SELECT wrong(0)").code(), Some("39000"));
+    assert_eq!(error(&session, "SELECT wrong(1)").code(), Some("39000"));
+    assert_eq!(error(&session, "SELECT wrong(2)").code(), Some("22P02"));
+    assert_eq!(rows(&session, "SELECT wrong(3)::text"), ["{4}"], "a text is read");
+    let refused = error(&session, "CREATE FUNCTION f(a pair) RETURNS int LANGUAGE python_arrow AS 'return a'");
     assert_eq!(refused.code(), Some("0A000"), "{refused}");
 }
 
@@ -624,6 +708,53 @@ fn kills_end_single_queries() {
     assert_eq!(rows(&session, "SELECT sum(slow(x)) FROM t"), ["4501500"]);
 }
 
+/// 32 clients, every fourth of which calls no function. Processes are killed at random moments: only queries for which
+/// they worked end with an error.
+#[test]
+fn kills_at_random_moments_are_noticed_by_no_other_client() {
+    const CLIENTS: usize = 32;
+    const KILLS_MAX: usize = 40;
+    let Some(database) = database() else { return };
+    let session = database.session();
+    session.execute("SET pool_maximum = 8").unwrap();
+    make(&session, "CREATE FUNCTION slow(x bigint) RETURNS bigint LANGUAGE python AS 'return sum(range(500)) * 0 + x'");
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 3000) g(value)").unwrap();
+    let clients = (0..CLIENTS).map(|client| {
+        let session = database.session();
+        std::thread::spawn(move || {
+            let calls = client % 4 > 0;
+            let (sql, count) = if calls { ("SELECT sum(slow(x)) FROM t", 4) } else { ("SELECT sum(x) FROM t", 40) };
+            let outcomes = (0..count).map(|_| match session.execute(sql).and_then(crate::QueryResult::collect) {
+                Ok(batches) => {
+                    assert_eq!(shown(&batches), ["4501500"]);
+                    0
+                }
+                Err(error) => {
+                    assert!(calls && error.code() == Some("38000"), "{sql}: {error}");
+                    1
+                }
+            });
+            outcomes.sum::<usize>()
+        })
+    });
+    let clients = clients.collect::<Vec<_>>();
+    let (mut kills, mut random) = (0, Random::new(32));
+    while clients.iter().any(|client| !client.is_finished()) {
+        std::thread::sleep(Duration::from_millis(random.between(1, 30)));
+        let mut processes = database.status().pool();
+        processes.retain(|process| process.calls > 0);
+        if kills < KILLS_MAX && !processes.is_empty() {
+            let pid = processes[random.below(processes.len())].pid.to_string();
+            // It may have gone by itself.
+            kills += usize::from(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        }
+    }
+    let failed = clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>();
+    assert!(kills > 0 && failed <= kills, "{failed} failed by {kills} kills");
+    assert_eq!(rows(&session, "SELECT sum(slow(x)) FROM t"), ["4501500"]);
+    assert_eq!(rows(&session, "SELECT active FROM system.pool_numbers WHERE language = 'python'"), ["0"]);
+}
+
 #[test]
 fn volatile_functions_are_called_anew_and_constants_are_no_folded_at_planning() {
     let Some(session) = session() else { return };
@@ -682,6 +813,11 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("timestamptz", "'2024-02-29 12:34:56+00'"),
         ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
         ("jsonb", "'{\"a\": [1, null]}'"),
+        ("integer[]", "'{1,NULL,3}'"),
+        ("text[]", "'{Grüße,NULL,b}'"),
+        ("double precision[]", "'{}'"),
+        ("date[]", "'{2024-02-29}'"),
+        ("bigint[][]", "'{{1,2},{3,NULL}}'"),
     ] {
         make(
             &session,
@@ -702,6 +838,10 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("return pa.array([1, 2])", "bigint", Err("39000")),
         ("return pc.divide(x, 0)", "bigint", Err("38000")),
         ("return pa.array([[1]])", "bigint", Err("42804")),
+        ("return pa.array([[1, 2]])", "integer[]", Ok("[1, 2]")),
+        ("return pa.array([[70000]])", "smallint[]", Err("22003")),
+        ("return pa.array([[\"7\"]])", "integer[]", Err("42804")),
+        ("return pa.array([[\"a\\0\"]])", "text[]", Err("22021")),
         ("return 1.5", "bigint", Err("38000")),
     ] {
         make(

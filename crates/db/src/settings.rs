@@ -22,7 +22,7 @@ use diligence_engine::Engine;
 use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
 use diligence_engine::plan::{PlanTables, SortPlan};
-use diligence_engine::stages::Policies;
+use diligence_engine::stages::{Policies, StageWorkers};
 use diligence_engine::tuning::TuningMode;
 use diligence_engine::tuning::settings::KnobId;
 use diligence_native::Store;
@@ -44,6 +44,7 @@ const PACKETS_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     StagePolicy,
+    StageWorkers,
     BatchRows,
     FunctionFiles,
     FunctionFuel,
@@ -85,6 +86,7 @@ impl Setting {
             || matches!(
                 self,
                 Setting::StagePolicy
+                    | Setting::StageWorkers
                     | Setting::HistoryRetention
                     | Setting::FragmentDirectories
                     | Setting::Memory
@@ -124,7 +126,7 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 32] = [
+    pub(crate) const ALL: [Setting; 33] = [
         Setting::BatchRows,
         Setting::FragmentDirectories,
         Setting::FragmentWise,
@@ -154,6 +156,7 @@ impl Setting {
         Setting::SharingRows,
         Setting::SortPlan,
         Setting::StagePolicy,
+        Setting::StageWorkers,
         Setting::Tuning,
         Setting::Wasm,
         Setting::Workers,
@@ -162,6 +165,7 @@ impl Setting {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Setting::StagePolicy => "stage_policy",
+            Setting::StageWorkers => "stage_workers",
             Setting::BatchRows => "batch_rows",
             Setting::FunctionFiles => "function_files",
             Setting::FunctionFuel => "function_fuel",
@@ -201,6 +205,9 @@ impl Setting {
             Setting::StagePolicy => {
                 "Which packet runs next, for everybody: two_level(MILLISECONDS), processor_sharing, fcfs, d_gated, t_gated(QUERIES) or \
                  c_gated(MILLISECONDS); then those of single stages, as in 'two_level(6), scan: t_gated(2)'"
+            }
+            Setting::StageWorkers => {
+                "Workers that may serve a stage at once, for everybody: all, or a number for each of some stages, as in 'scan: 2, sort: 1'"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
             Setting::FragmentDirectories => {
@@ -487,6 +494,7 @@ impl SettingsView<'_> {
         let mut own = self.settings.own.write();
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
+            Setting::StageWorkers => self.engine.set_stage_workers(value.parse::<StageWorkers>()?),
             Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
             Setting::HistoryRetention => {
                 let retention = i64::try_from(duration(value)?.as_micros()).unwrap_or(i64::MAX);
@@ -612,6 +620,7 @@ impl SettingsView<'_> {
                 match setting.knob() {
                     Some(knob) => self.engine.release_knob(knob),
                     None if setting == Setting::StagePolicy => self.engine.release_policy(),
+                    None if setting == Setting::StageWorkers => self.engine.release_stage_workers(),
                     None => {}
                 }
                 Ok(())
@@ -694,6 +703,7 @@ impl SettingsView<'_> {
         let own = self.settings.own.read();
         let value = match setting {
             Setting::StagePolicy => self.engine.policy().to_string(),
+            Setting::StageWorkers => self.engine.stage_workers().to_string(),
             Setting::BatchRows => own.batch_rows.to_string(),
             Setting::HistoryRetention => match self.planner.catalogs().catalog().history().retention {
                 0 => "0".into(),
@@ -730,6 +740,7 @@ impl SettingsView<'_> {
     fn built_in(&self, setting: Setting) -> String {
         match setting {
             Setting::StagePolicy => self.defaults.policy.to_string(),
+            Setting::StageWorkers => StageWorkers::default().to_string(),
             Setting::BatchRows => BATCH_ROWS_MAX.to_string(),
             Setting::HistoryRetention | Setting::LockTimeout => "0".into(),
             Setting::FragmentDirectories => String::new(),

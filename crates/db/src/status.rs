@@ -62,6 +62,12 @@ impl Status {
         Some(policies.of_stages[place].unwrap_or(policies.global).to_string())
     }
 
+    /// How many workers may serve a stage at once; `None` is all, or threads that serve no stage.
+    pub fn workers_of(&self, stage: &str) -> Option<usize> {
+        let stage = StageId::ALL.into_iter().find(|known| known.name() == stage)?;
+        self.0.stage_workers().of(stage)
+    }
+
     /// The workers.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         self.0.workers()

@@ -87,10 +87,12 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         table("buffer", &BUFFER, RowsOf::Running(buffer)),
         table("client_settings", &CLIENT_SETTINGS, RowsOf::Running(client_settings)),
         table("cursors", &CURSORS, RowsOf::Running(cursors)),
-        table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
         table("history", &HISTORY, RowsOf::Running(history)),
         table("indexes", &INDEXES, RowsOf::Kept(indexes)),
+        // The same rows under the name that they had first.
+        table("latches", &LOCKS, RowsOf::Running(locks)),
+        table("locks", &LOCKS, RowsOf::Running(locks)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("pool_numbers", &POOL_NUMBERS, RowsOf::Running(pool_numbers)),
@@ -523,7 +525,7 @@ fn sharing(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     status.sharing().builds.into_iter().map(row).collect()
 }
 
-const STAGES: [Column; 9] = [
+const STAGES: [Column; 10] = [
     ("name", Kind::Text),
     ("queued", Kind::Number),
     ("running", Kind::Number),
@@ -533,6 +535,7 @@ const STAGES: [Column; 9] = [
     ("wait_us_total", Kind::Number),
     ("service_us_total", Kind::Number),
     ("policy", Kind::Text),
+    ("workers", Kind::Number),
 ];
 
 fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
@@ -547,12 +550,13 @@ fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
             (stage.wait_ns_total / 1000).into(),
             (stage.service_ns_total / 1000).into(),
             Value::Text(status.policy_of(stage.name)),
+            Value::Number(status.workers_of(stage.name).map(|workers| i64::try_from(workers).unwrap_or(i64::MAX))),
         ]
     };
     status.stages().into_iter().map(row).collect()
 }
 
-const LATCHES: [Column; 7] = [
+const LOCKS: [Column; 7] = [
     ("name", Kind::Text),
     ("acquisitions_total", Kind::Number),
     ("contended_total", Kind::Number),
@@ -562,8 +566,9 @@ const LATCHES: [Column; 7] = [
     ("timed_total", Kind::Number),
 ];
 
-/// Locks of the engine by name; what they were held is an estimate from the acquisitions that were timed.
-fn latches(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+/// Locks of the engine by name, not those of transactions; what they were held is an estimate from the acquisitions
+/// that were timed.
+fn locks(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     let row = |latch: LatchInfo| {
         vec![
             latch.name.into(),

@@ -177,6 +177,7 @@ fn schemas_hold_tables() {
             "history",
             "indexes",
             "latches",
+            "locks",
             "memory",
             "pool",
             "pool_numbers",
@@ -260,6 +261,11 @@ fn settings_are_set_shown_and_reset() {
     assert!(error(&session, "SET stage_policy = lifo").hint().is_some());
     let no_stage = error(&session, "SET stage_policy = 'fcfs, scans: fcfs'");
     assert_eq!((no_stage.code(), no_stage.hint().unwrap().contains("scan, join")), (Some("22023"), true), "{no_stage}");
+    for wrong in ["scan: 0", "scans: 1", "memory: 1", "2"] {
+        let refused = error(&session, &format!("SET stage_workers = '{wrong}'"));
+        assert_eq!(refused.code(), Some("22023"), "{refused}");
+        assert!(refused.hint().unwrap().contains("'scan: 1, sort: 2'"), "{refused}");
+    }
     assert!(error(&session, "SET sort_plan = bubble").hint().is_some());
 }
 
@@ -707,6 +713,13 @@ fn descriptions_of_the_catalog() {
     let policies = "SELECT name, policy FROM system.stages WHERE name IN ('join', 'scan') ORDER BY name";
     assert_eq!(rows(&session, policies), ["join fcfs", "scan t_gated(2)"]);
     session.execute("RESET stage_policy").unwrap();
+    session.execute("SET stage_workers = 'Sort: 9, scan: 1'").unwrap();
+    assert_eq!(rows(&session, "SHOW stage_workers"), ["stage_workers scan: 1, sort: 9"]);
+    let workers = "SELECT name, workers FROM system.stages WHERE name IN ('join', 'scan', 'sort') ORDER BY name";
+    assert_eq!(rows(&session, workers), ["join ", "scan 1", "sort 9"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM range(100000) r(a) JOIN range(10) s(a) USING (a)"), ["10"]);
+    session.execute("RESET stage_workers").unwrap();
+    assert_eq!(rows(&session, "SHOW stage_workers"), ["stage_workers all"]);
     assert_eq!(rows(&session, "SELECT count(*) FROM system.stages WHERE policy IS NULL"), ["2"], "threads for I/O");
     assert_eq!(rows(&session, "SELECT count(*) FROM system.workers WHERE serves = 'all'"), ["2"]);
 }
@@ -747,19 +760,21 @@ fn tuning_is_a_setting_and_tells_what_it_did() {
 fn latches_count_what_queries_take() {
     let session = session();
     let taken = || {
-        let sql = "SELECT acquisitions_total FROM system.latches WHERE name = 'stages'";
+        let sql = "SELECT acquisitions_total FROM system.locks WHERE name = 'stages'";
         rows(&session, sql)[0].parse::<u64>().unwrap()
     };
     rows(&session, "SELECT count(*) FROM range(100000)");
     let before = taken();
     rows(&session, "SELECT count(*) FROM range(100000)");
     assert!(taken() >= before + 2, "a packet enters a queue and leaves it");
-    let wrong = "SELECT name FROM system.latches WHERE contended_total > acquisitions_total OR wait_us_total < 0";
+    let wrong = "SELECT name FROM system.locks WHERE contended_total > acquisitions_total OR wait_us_total < 0";
     assert_eq!(rows(&session, wrong), [""; 0]);
     assert_eq!(
-        rows(&session, "SELECT count(*) > 10, count(DISTINCT name) = count(*) FROM system.latches"),
+        rows(&session, "SELECT count(*) > 10, count(DISTINCT name) = count(*) FROM system.locks"),
         ["true true"]
     );
+    let of_former_name = "SELECT count(*) > 10 FROM system.latches WHERE acquisitions_total >= contended_total";
+    assert_eq!(rows(&session, of_former_name), ["true"]);
 }
 
 #[test]

@@ -26,9 +26,9 @@ use crate::reuse::retained::Retained;
 use crate::reuse::tables::Tables;
 use crate::sharing::{RunningPlan, SharingOffer};
 use crate::short::run_short;
-use crate::stages::{Crew, Policies, Scheduler, StageInfo, WorkerInfo};
+use crate::stages::{Crew, Policies, Scheduler, StageInfo, StageWorkers, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
-use crate::tuned::policy_knobs;
+use crate::tuned::{policy_knobs, workers_knobs};
 use crate::tuning::settings::KnobId;
 use crate::tuning::{Machine, Tuning, TuningMode};
 
@@ -289,6 +289,25 @@ impl Engine {
     /// The tuner may change the policies again.
     pub fn release_policy(&self) {
         self.tuning.release(&policy_knobs());
+    }
+
+    /// How many workers may serve each stage at once.
+    pub fn stage_workers(&self) -> StageWorkers {
+        self.launcher.scheduler.limits()
+    }
+
+    /// Changes how many workers may serve each stage at once, for the queries that run as well; the tuner leaves them
+    /// alone from now on. The inline executor has one thread.
+    pub fn set_stage_workers(&self, limits: StageWorkers) {
+        if self.launcher.mode == Mode::Threads {
+            let turn = || self.launcher.scheduler.set_limits(limits);
+            self.tuning.pin(&workers_knobs(), self.launcher.as_ref(), turn);
+        }
+    }
+
+    /// The tuner may change the workers of stages again.
+    pub fn release_stage_workers(&self) {
+        self.tuning.release(&workers_knobs());
     }
 
     /// What a knob is set to.

@@ -35,6 +35,10 @@ impl Machine for Launcher {
             KnobId::IoThreads => knobs.io_threads.get(),
             KnobId::Policy => place(&POLICIES, self.scheduler.policy().global),
             KnobId::PolicyOf(stage) => place(&STAGE_POLICIES, self.scheduler.policy().of_stages[stage as usize]),
+            KnobId::WorkersOf(stage) => {
+                let workers = self.workers.max(1);
+                self.scheduler.limits().of(stage).map_or(workers, |limit| limit.min(workers))
+            }
         }
     }
 
@@ -64,6 +68,10 @@ impl Machine for Launcher {
                     self.scheduler.set_policy(policies);
                 }
             }
+            KnobId::WorkersOf(stage) => {
+                let limit = Some(value.max(1)).filter(|limit| *limit < self.workers);
+                self.scheduler.set_limits(self.scheduler.limits().with(stage, limit));
+            }
         }
     }
 
@@ -76,6 +84,11 @@ impl Machine for Launcher {
 pub(crate) fn policy_knobs() -> Vec<KnobId> {
     let is_policy = |knob: &KnobId| matches!(knob, KnobId::Policy | KnobId::PolicyOf(_));
     KnobId::ALL.into_iter().filter(is_policy).collect()
+}
+
+/// All knobs that a setting of stages' workers turns.
+pub(crate) fn workers_knobs() -> Vec<KnobId> {
+    KnobId::ALL.into_iter().filter(|knob| matches!(knob, KnobId::WorkersOf(_))).collect()
 }
 
 fn place<T: PartialEq>(ladder: &[T], value: T) -> usize {
@@ -111,6 +124,7 @@ mod tests {
 
     use super::*;
     use crate::query::tests::{numbers, options, read};
+    use crate::stages::StageWorkers;
     use crate::tuning::TuningMode;
     use crate::{Engine, EngineOptions};
 
@@ -140,8 +154,23 @@ mod tests {
             engine.set_knob(knob, home);
         }
         assert_eq!(engine.policy(), Policies::default());
+        assert_eq!(engine.stage_workers(), StageWorkers::default(), "all workers is no limit");
         engine.set_policy("t_gated(7), sort: t_gated(7)".parse::<Policies>().unwrap());
         assert_eq!([KnobId::Policy, KnobId::PolicyOf(StageId::Sort)].map(|knob| engine.knob(knob)), [OTHER; 2]);
+    }
+
+    #[test]
+    fn answers_stay_where_stages_have_one_worker_each() {
+        let engine = engine(TuningMode::Off);
+        let limits = "scan: 1, join: 1, aggregate: 1, sort: 1, exchange: 1, window: 1, recursive: 1, values: 1";
+        engine.set_stage_workers(limits.parse().unwrap());
+        assert_eq!(engine.stage_workers().to_string(), limits);
+        assert_eq!(engine.knob(KnobId::WorkersOf(StageId::Join)), 1);
+        (0..20).for_each(|_| answers(&engine));
+        // More than there are is no limit for the tuner.
+        engine.set_stage_workers("scan: 9".parse().unwrap());
+        assert_eq!(engine.knob(KnobId::WorkersOf(StageId::Scan)), 3);
+        answers(&engine);
     }
 
     #[test]

@@ -31,6 +31,15 @@ pub enum Kind {
     Text = 7,
     /// Bytes.
     Bytes = 8,
+    /// Arrays and rows, which Python alone takes: texts of JSON, whose values are as JSON has them. Arrays come back as
+    /// SQL writes them.
+    Json = 9,
+    /// Arrays of floats, as JSON, also of those that JSON writes as texts.
+    Floats = 10,
+    /// Arrays of decimals, as JSON.
+    Numerics = 11,
+    /// Arrays of bytes, as JSON.
+    Blobs = 12,
 }
 
 impl Kind {
@@ -43,7 +52,7 @@ impl Kind {
             Self::BigInt => DataType::Int64,
             Self::Real => DataType::Float32,
             Self::Double => DataType::Float64,
-            Self::Numeric | Self::Text => DataType::Utf8View,
+            Self::Numeric | Self::Text | Self::Json | Self::Floats | Self::Numerics | Self::Blobs => DataType::Utf8View,
             Self::Bytes => DataType::BinaryView,
         }
     }
@@ -116,8 +125,10 @@ pub enum Form {
     /// The steps of an aggregate, in Python: each row of a group makes the next of its state. The rows of a group come
     /// one after the other, with the group's number in front; what it gives for the last of them is the state.
     Steps = 6,
-    /// The same, of a function of numbers of a module of WebAssembly.
+    /// The same, of a module of WebAssembly: row by row if its type is that of numbers, else of many groups at once.
     WasmSteps = 7,
+    /// The same, as columns that lie as Arrow has them.
+    WasmArrowSteps = 8,
 }
 
 impl Form {
@@ -125,8 +136,13 @@ impl Form {
     pub fn runtime(self) -> Runtime {
         match self {
             Self::Rows | Self::Arrow | Self::RowSets | Self::Groups | Self::Steps => Runtime::Python,
-            Self::Wasm | Self::WasmArrow | Self::WasmSteps => Runtime::Wasm,
+            Self::Wasm | Self::WasmArrow | Self::WasmSteps | Self::WasmArrowSteps => Runtime::Wasm,
         }
+    }
+
+    /// Whether it is that of the steps of an aggregate.
+    pub(crate) fn has_steps(self) -> bool {
+        matches!(self, Self::Steps | Self::WasmSteps | Self::WasmArrowSteps)
     }
 }
 
@@ -159,7 +175,7 @@ pub struct CodeSpec {
     pub columns: Vec<String>,
     /// What it may take, where that is less than the pool allows.
     pub limits: FunctionLimits,
-    /// Of [`Form::Steps`] and [`Form::WasmSteps`], how they begin; nobody asks of others.
+    /// Of the steps of an aggregate, how they begin; nobody asks of others.
     pub steps: Steps,
 }
 

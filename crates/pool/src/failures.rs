@@ -73,6 +73,10 @@ pub(crate) fn type_name(kind: Kind) -> &'static str {
         Kind::Numeric => "numeric",
         Kind::Text => "text",
         Kind::Bytes => "bytea",
+        Kind::Json => "json",
+        Kind::Floats => "double precision[]",
+        Kind::Numerics => "numeric[]",
+        Kind::Blobs => "bytea[]",
     }
 }
 

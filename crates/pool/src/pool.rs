@@ -188,7 +188,8 @@ impl Pool {
                 | Form::Wasm
                 | Form::WasmArrow
                 | Form::Steps
-                | Form::WasmSteps => code.rows_at_once().min(rows - from),
+                | Form::WasmSteps
+                | Form::WasmArrowSteps => code.rows_at_once().min(rows - from),
             };
             let part = columns.iter().map(|column| column.slice(from, at_once)).collect::<Vec<_>>();
             answers.push(lease.call(code, &part, at_once, caller)?);

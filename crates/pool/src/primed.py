@@ -29,6 +29,8 @@ EXCEPTION, SYNTAX, MISSING, MEMORY, WRONG = 0, 1, 2, 3, 4
 # How values are sent: as they are, as their texts, as an Arrow stream.
 NATIVE, TEXTS, ARROW = 0, 1, 2
 BOOLEAN, SMALLINT, INTEGER, BIGINT, REAL, DOUBLE, NUMERIC, TEXT, BYTES = range(9)
+# Arrays and rows, as JSON; those of floats, decimals and bytes, which JSON does not have as they are.
+JSON, FLOATS, DECIMALS, BLOBS = range(9, 13)
 # What `array` calls the integers and floats that come, and their bytes.
 CODES = {SMALLINT: ("h", 2), INTEGER: ("i", 4), BIGINT: ("q", 8), REAL: ("f", 4), DOUBLE: ("d", 8)}
 assert array.array("I").itemsize == 4 and array.array("q").itemsize == 8
@@ -305,8 +307,39 @@ def number(text):
     return Decimal(text)
 
 
+def each(read, value):
+    """The same of each value in lists of lists."""
+    if isinstance(value, list):
+        return [each(read, one) for one in value]
+    return None if value is None else read(value)
+
+
+def of_json(text):
+    import json
+
+    return json.loads(text)
+
+
+def decimals(text):
+    import json
+    from decimal import Decimal
+
+    return each(Decimal, json.loads(text, parse_float=Decimal, parse_int=Decimal))
+
+
+def blob(text):
+    return bytes.fromhex(text[2:])
+
+
+# What makes arrays and rows of JSON.
+READERS_OF_JSON = {
+    JSON: of_json,
+    FLOATS: lambda text: each(float, of_json(text)),
+    DECIMALS: decimals,
+    BLOBS: lambda text: each(blob, of_json(text)),
+}
 # What makes values of the texts that groups hold.
-READERS = {REAL: float, DOUBLE: float, NUMERIC: number, BYTES: lambda text: bytes.fromhex(text[2:])}
+READERS = {REAL: float, DOUBLE: float, NUMERIC: number, BYTES: blob, **READERS_OF_JSON}
 
 
 # The same of the text of a first state.
@@ -330,6 +363,38 @@ def cell(json, value):
     if isinstance(value, (list, tuple, dict)):
         return json.dumps(value, ensure_ascii=False)
     return str(value)
+
+
+def literal(value):
+    """A list as SQL writes an array. A text is one already."""
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (bytes, bytearray, dict)) or not hasattr(value, "__iter__"):
+        raise Wrong(f"it returned {type(value).__name__}, which is no list")
+    return "{%s}" % ",".join(map(element, value))
+
+
+def element(value):
+    """A value within an array as SQL writes it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return literal(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        text = "\\x" + bytes(value).hex()
+    elif isinstance(value, dict):
+        import json
+
+        text = json.dumps(value, ensure_ascii=False)
+    else:
+        text = str(value)
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def column(kind, payload, at, rows):
@@ -365,6 +430,9 @@ def column(kind, payload, at, rows):
             from decimal import Decimal
 
             values = [Decimal(value or "0") for value in values]
+        elif kind in READERS_OF_JSON:
+            read = READERS_OF_JSON[kind]
+            values = [read(value) if value else None for value in values]
     if valid is not None:
         values = [value if there else None for value, there in zip(values, valid)]
     return values, at
@@ -378,6 +446,8 @@ def with_nulls(out, form, nothing):
 
 def encoded(kind, out):
     """Values as they are sent."""
+    if kind in READERS_OF_JSON:
+        out = [None if value is None else literal(value) for value in out]
     kinds = set(map(type, out))
     has_nulls = type(None) in kinds
     kinds.discard(type(None))

@@ -16,6 +16,7 @@ use crate::growth::Growth;
 use crate::{Answer, Caller, Code, CodeSpec, Form, Kind, Nobody, Pool, PoolOptions, Runtime, Steps};
 
 const LENGTH: &str = include_str!("../../../wasm/examples/length.wat");
+const GREATER: &str = include_str!("../../../wasm/examples/greater.wat");
 
 /// A pool, if there is a machine.
 fn pool_with(change: impl FnOnce(&mut PoolOptions)) -> Option<Arc<Pool>> {
@@ -40,7 +41,12 @@ fn pool() -> Option<Arc<Pool>> {
 
 fn code(pool: &Pool, parameters: &[Kind], returns: Kind, form: Form, source: &str) -> Arc<Code> {
     let parameters = parameters.iter().map(|kind| (String::new(), *kind)).collect();
-    let (name, export) = ("f".to_owned(), if source == LENGTH { "bytes_of" } else { "f" }.to_owned());
+    let export = match source {
+        LENGTH => "bytes_of",
+        GREATER => "greater",
+        _ => "f",
+    };
+    let (name, export) = ("f".to_owned(), export.to_owned());
     pool.code(CodeSpec {
         name,
         parameters,
@@ -141,6 +147,75 @@ fn the_steps_of_an_aggregate_keep_their_state_in_the_loop() {
     let error = steps(Kind::BigInt, Kind::Integer, Some("0"), &plus, numbers).unwrap_err();
     assert_eq!(error.code(), Some("42P13"), "{error}");
     assert!(error.detail().unwrap().contains("(i64, i32) -> i64"), "{error:?}");
+}
+
+/// Steps of many groups at once, whose states are columns.
+#[test]
+fn the_steps_of_an_aggregate_may_be_of_whole_columns() {
+    let Some(pool) = pool() else { return };
+    let steps = |kind: Kind, form: Form, steps: Steps, source: &str, columns: &[ArrayRef]| {
+        let function = code(&pool, &[kind, kind], kind, form, source);
+        called(&pool, &pool.code(CodeSpec { steps, ..function.spec.clone() }), columns)
+    };
+    let begun = |first: Option<&str>, is_strict: bool| Steps { first: first.map(str::to_owned), is_strict };
+    let groups: ArrayRef = Arc::new(Int32Array::from(vec![0, 0, 7, 7, 7, 8]));
+    // A state is NULL once it has been, as its validity is that of the state before.
+    let plus = "(module (memory (export \"memory\") 2)
+      (func (export \"diligence_alloc\") (param i32) (result i32) (i32.const 1024))
+      (func (export \"f\") (param $rows i32) (param $columns i32) (param $result i32) (result i32)
+        (local $s i32) (local $x i32)
+        (local.set $s (i32.load offset=16 (local.get $columns)))
+        (local.set $x (i32.load offset=40 (local.get $columns)))
+        (i32.store offset=8 (local.get $result) (i32.load offset=8 (local.get $columns)))
+        (i32.store offset=16 (local.get $result) (local.get $s))
+        (loop $next
+          (i64.store (local.get $s) (i64.add (i64.load (local.get $s)) (i64.load (local.get $x))))
+          (local.set $s (i32.add (local.get $s) (i32.const 8)))
+          (local.set $x (i32.add (local.get $x) (i32.const 8)))
+          (local.set $rows (i32.sub (local.get $rows) (i32.const 1)))
+          (br_if $next (local.get $rows)))
+        (i32.const 0)))";
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4, 5, 6]));
+    for (first, is_strict, expected) in [
+        (Some("-10"), true, [None, Some(-7), None, None, Some(2), Some(-4)]),
+        (Some("-10"), false, [None, Some(-7), None, None, Some(2), Some(-4)]),
+        (None, true, [None, Some(3), None, None, Some(12), Some(6)]),
+        (None, false, [None; 6]),
+    ] {
+        for form in [Form::WasmSteps, Form::WasmArrowSteps] {
+            let sums = steps(Kind::BigInt, form, begun(first, is_strict), plus, &[groups.clone(), numbers.clone()]);
+            let sums = sums.unwrap_or_else(|error| panic!("{first:?} {is_strict} {form:?}: {error}"));
+            assert_eq!(*sums.as_primitive::<Int64Type>(), Int64Array::from(expected.to_vec()), "{first:?} {is_strict}");
+        }
+    }
+
+    let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["b", "a", "", "zwölf Zeichen und mehr", "c", ""]));
+    for (first, expected) in [
+        (Some("ab"), [None, Some("b"), None, None, Some("zwölf Zeichen und mehr"), Some("ab")]),
+        (None, [None, Some("b"), None, None, Some("zwölf Zeichen und mehr"), Some("")]),
+    ] {
+        let columns = [groups.clone(), texts.clone()];
+        let states = steps(Kind::Text, Form::WasmSteps, begun(first, true), GREATER, &columns).unwrap();
+        assert_eq!(*states.as_string_view(), StringViewArray::from(expected.to_vec()), "{first:?}");
+    }
+    // Many groups, and one of many rows.
+    let rows = 20_000;
+    let ids: ArrayRef = Arc::new(Int32Array::from_iter_values((0..rows).map(|row| (row / 2).min(5_000))));
+    let names = (0..rows).map(|row| format!("{:05}", (row * 7919) % rows)).collect::<Vec<_>>();
+    let columns: [ArrayRef; 2] = [ids.clone(), Arc::new(StringViewArray::from_iter_values(&names))];
+    let states = steps(Kind::Text, Form::WasmSteps, begun(None, true), GREATER, &columns).unwrap();
+    let states = states.as_string_view();
+    for pair in 0..1_000 {
+        let (one, other) = (names[2 * pair].as_str(), names[2 * pair + 1].as_str());
+        // Rows go in parts, and one may end in the middle of a group.
+        let expected = if states.is_valid(2 * pair) { other } else { one.max(other) };
+        assert_eq!(states.value(2 * pair + 1), expected, "{pair}");
+    }
+    let of_long = (10_000..rows as usize).filter(|row| states.is_valid(*row)).map(|row| states.value(row)).max();
+    assert_eq!(of_long, names[10_000..].iter().map(String::as_str).max());
+
+    let error = steps(Kind::SmallInt, Form::WasmSteps, begun(Some("x"), true), GREATER, &[groups, numbers]);
+    assert_eq!(error.unwrap_err().code(), Some("39000"));
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
         for own in [limits.memory_bytes, limits.fuel] {
             bytes.extend(own.unwrap_or(0).to_le_bytes());
         }
-        if matches!(form, Form::Steps | Form::WasmSteps) {
+        if form.has_steps() {
             let first = steps.first.as_deref().unwrap_or_default();
             bytes.extend([u8::from(steps.is_strict), u8::from(steps.first.is_some())]);
             bytes.extend(length(first.len())?.to_le_bytes());
@@ -175,8 +175,7 @@ pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
 }
 
 /// Calls a function for these rows. The columns are of the kinds of its parameters, or alike; of [`Form::Groups`] there
-/// is one, of texts; of [`Form::Steps`] and [`Form::WasmSteps`] the first has the numbers of the groups, in the place
-/// of the state.
+/// is one, of texts; of the steps of an aggregate the first has the numbers of the groups, in the place of the state.
 pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
     frame(CALL, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
@@ -185,7 +184,7 @@ pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) 
         match code.spec.form {
             Form::Arrow => add_stream(bytes, columns, rows),
             Form::Groups => columns.iter().try_for_each(|column| add_column(bytes, column, Kind::Text)),
-            Form::Steps | Form::WasmSteps => {
+            Form::Steps | Form::WasmSteps | Form::WasmArrowSteps => {
                 let kinds = code.spec.parameters.iter().skip(1).map(|(_, kind)| *kind);
                 let mut columns = columns.iter().zip([Kind::Integer].into_iter().chain(kinds));
                 columns.try_for_each(|(column, kind)| add_column(bytes, column, kind))
@@ -233,7 +232,7 @@ fn add_column(bytes: &mut Vec<u8>, column: &ArrayRef, kind: Kind) -> Result<()> 
         Kind::BigInt => add_numbers::<Int64Type, 8>(bytes, &column, i64::to_le_bytes),
         Kind::Real => add_numbers::<Float32Type, 4>(bytes, &column, f32::to_le_bytes),
         Kind::Double => add_numbers::<Float64Type, 8>(bytes, &column, f64::to_le_bytes),
-        Kind::Numeric | Kind::Text => {
+        Kind::Numeric | Kind::Text | Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs => {
             let texts = column.as_string_view();
             add_blobs(bytes, (0..texts.len()).map(|row| (texts.is_valid(row), texts.value(row).as_bytes())))?;
         }
@@ -269,13 +268,20 @@ fn add_blobs<'b>(bytes: &mut Vec<u8>, blobs: impl Iterator<Item = (bool, &'b [u8
     Ok(())
 }
 
+/// A type that all versions of pyarrow can compute with.
+fn plain(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(element) => {
+            DataType::List(Arc::new(element.as_ref().clone().with_data_type(plain(element.data_type()))))
+        }
+        other => other.clone(),
+    }
+}
+
 fn add_stream(bytes: &mut Vec<u8>, columns: &[ArrayRef], rows: usize) -> Result<()> {
-    // What all versions of pyarrow can compute with.
-    let columns = columns.iter().map(|column| match column.data_type() {
-        DataType::Utf8View => cast(column, &DataType::Utf8),
-        DataType::BinaryView => cast(column, &DataType::Binary),
-        _ => Ok(column.clone()),
-    });
+    let columns = columns.iter().map(|column| cast(column, &plain(column.data_type())));
     let columns = columns.collect::<Result<Vec<_>, _>>().map_err(no_array)?;
     let fields = columns
         .iter()

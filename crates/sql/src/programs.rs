@@ -72,14 +72,43 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// How values of a type are sent. Fails with 0A000 if they are not.
-    pub(crate) fn of(sql_type: &SqlType, form: Form) -> Result<Self> {
+    /// How arguments of a type are sent; arrays and rows go to Python as JSON. Fails with 0A000 if they are not sent.
+    pub(crate) fn argument(sql_type: &SqlType, form: Form) -> Result<Self> {
+        match sql_type {
+            SqlType::Array(_) | SqlType::Record(_) if matches!(form, Form::Rows | Form::RowSets | Form::Groups) => {
+                Ok(Self { sql_type: SqlType::Json, kind: kind_of_json(sql_type) })
+            }
+            other => Self::of(other, form),
+        }
+    }
+
+    /// How the value of a function is sent; arrays come from Python as their texts. Fails with 0A000 if it is not sent.
+    pub(crate) fn value(sql_type: &SqlType, form: Form) -> Result<Self> {
+        match sql_type {
+            SqlType::Array(_) if matches!(form, Form::Rows | Form::Groups) => {
+                Ok(Self { sql_type: SqlType::Text, kind: kind_of_json(sql_type) })
+            }
+            other => Self::of(other, form),
+        }
+    }
+
+    /// Whether it is an array or a row.
+    pub(crate) fn has_parts(&self) -> bool {
+        matches!(self.kind, Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs)
+    }
+
+    /// How values of a type are sent that have no parts, or arrays as they are. Fails with 0A000 if they are not sent.
+    fn of(sql_type: &SqlType, form: Form) -> Result<Self> {
         use SqlType::{
-            BigInt, Boolean, Bytea, Char, Date, Double, Integer, Interval, Json, Jsonb, Name, Numeric, Real, SmallInt,
-            Text, Time, Timestamp, TimestampTz, Uuid, Varchar,
+            Array, BigInt, Boolean, Bytea, Char, Date, Double, Integer, Interval, Json, Jsonb, Name, Numeric, Real,
+            SmallInt, Text, Time, Timestamp, TimestampTz, Uuid, Varchar,
         };
         let own = |kind| Ok(Self { sql_type: sql_type.without_modifier(), kind });
+        let is_own = |element: &SqlType| {
+            Self::of(element, form).is_ok_and(|carried| carried.sql_type == element.without_modifier())
+        };
         match sql_type {
+            Array(element) if form == Form::Arrow && is_own(element) => own(Kind::Text),
             Boolean => own(Kind::Boolean),
             SmallInt => own(Kind::SmallInt),
             Integer => own(Kind::Integer),
@@ -97,6 +126,19 @@ impl Carried {
                 Err(error.with_code("0A000").with_hint("pass it as text, json or bytea"))
             }
         }
+    }
+}
+
+/// How arrays and rows of a type are sent, by what is in them.
+fn kind_of_json(mut sql_type: &SqlType) -> Kind {
+    while let SqlType::Array(element) = sql_type {
+        sql_type = element;
+    }
+    match sql_type {
+        SqlType::Real | SqlType::Double => Kind::Floats,
+        SqlType::Numeric(_) => Kind::Numerics,
+        SqlType::Bytea => Kind::Blobs,
+        _ => Kind::Json,
     }
 }
 
@@ -185,7 +227,8 @@ impl ProgramCall<'_> {
         match self.program.form {
             _ if self.program.closure.is_some() || !self.columns.is_empty() => None,
             Form::Rows => Some(Form::Steps),
-            Form::Wasm if self.takes_numbers() => Some(Form::WasmSteps),
+            Form::Wasm => Some(Form::WasmSteps),
+            Form::WasmArrow => Some(Form::WasmArrowSteps),
             _ => None,
         }
     }
@@ -308,7 +351,36 @@ impl Outside for PoolFunction {
     }
 }
 
+/// Whether values of Arrow's type `found` can be cast to `wanted` without being read: numbers, times, bytes, and lists
+/// of these or of texts.
+fn fits(found: &DataType, wanted: &DataType) -> bool {
+    match (found, wanted) {
+        (
+            DataType::List(found) | DataType::LargeList(found) | DataType::FixedSizeList(found, _),
+            DataType::List(wanted),
+        ) => found.data_type() == wanted.data_type() || fits(found.data_type(), wanted.data_type()),
+        (DataType::Utf8 | DataType::LargeUtf8, DataType::Utf8View)
+        | (DataType::Binary | DataType::LargeBinary, DataType::BinaryView)
+        | (DataType::Null, _) => true,
+        _ => found.is_numeric() && wanted.is_numeric() || found.is_temporal() && wanted.is_temporal(),
+    }
+}
+
+/// Whether texts, also in lists, have a byte that no text may have.
+fn has_zero_bytes(array: &ArrayRef) -> bool {
+    match array.data_type() {
+        DataType::List(_) => has_zero_bytes(array.as_list::<i32>().values()),
+        DataType::Utf8View => array.as_string_view().iter().flatten().any(|text| text.as_bytes().contains(&0)),
+        _ => false,
+    }
+}
+
 impl PoolFunction {
+    fn zero_byte(&self) -> Error {
+        let error = Error::value("invalid byte sequence for encoding \"UTF8\": 0x00").with_code("22021");
+        error.with_detail(format!("function {}", self.name()))
+    }
+
     /// What came, in the type that is to come out. Fails like a literal of that type, and with 42804 if it is of
     /// another.
     fn read(&self, answer: Answer) -> Result<ArrayRef> {
@@ -325,9 +397,8 @@ impl PoolFunction {
         let wanted = self.returns.arrow();
         if is_text {
             let texts = arrow::compute::cast(&array, &DataType::Utf8View).map_err(from_arrow)?;
-            if texts.as_string_view().iter().flatten().any(|text| text.as_bytes().contains(&0)) {
-                let error = Error::value("invalid byte sequence for encoding \"UTF8\": 0x00").with_code("22021");
-                return Err(error.with_detail(format!("function {}", self.name())));
+            if has_zero_bytes(&texts) {
+                return Err(self.zero_byte());
             }
             if self.returns == SqlType::Text {
                 return Ok(texts);
@@ -336,16 +407,17 @@ impl PoolFunction {
             return cast_array(&texts, &SqlType::Text, &self.returns, &options);
         }
         let found = array.data_type();
-        if *found == wanted {
+        if *found == wanted && !has_zero_bytes(&array) {
             return Ok(array);
         }
-        let are_numbers = found.is_numeric() && wanted.is_numeric();
-        let are_times = found.is_temporal() && wanted.is_temporal();
-        let are_bytes = matches!(found, DataType::Binary | DataType::LargeBinary) && wanted == DataType::BinaryView;
-        let is_nothing = *found == DataType::Null;
-        if (are_numbers || are_times || are_bytes || is_nothing) && can_cast_types(found, &wanted) {
+        if fits(found, &wanted) && can_cast_types(found, &wanted) {
             let options = ArrowCast { safe: false, ..ArrowCast::default() };
-            return cast_with_options(&array, &wanted, &options).map_err(|error| from_arrow(error).with_code("22003"));
+            let array = cast_with_options(&array, &wanted, &options);
+            let array = array.map_err(|error| from_arrow(error).with_code("22003"))?;
+            return match has_zero_bytes(&array) {
+                true => Err(self.zero_byte()),
+                false => Ok(array),
+            };
         }
         let message = format!("the function {} returned Arrow's {found} for type {}", self.name(), self.returns);
         Err(Error::value(message).with_code("42804"))

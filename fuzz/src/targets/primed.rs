@@ -18,7 +18,8 @@ const KINDS: [Kind; 9] = [
     Kind::Text,
     Kind::Bytes,
 ];
-const FORMS: [Form; 6] = [Form::Rows, Form::Arrow, Form::Wasm, Form::WasmArrow, Form::RowSets, Form::Groups];
+const FORMS: [Form; 7] =
+    [Form::Rows, Form::Arrow, Form::Wasm, Form::WasmArrow, Form::RowSets, Form::Groups, Form::WasmArrowSteps];
 
 /// Kinds of frames, as processes number them.
 const VALUES: u8 = 3;

@@ -107,6 +107,11 @@ pub fn all(seed: u64) -> Vec<Weather> {
         settings: vec![("stage_policy", "two_level(6), scan: t_gated(2), join: d_gated, sort: fcfs".to_owned())],
         ..weather("policy:of-stages", "stages with policies of their own for what runs next")
     });
+    all.push(Weather {
+        workers: Some(3),
+        settings: vec![("stage_workers", "scan: 1, join: 2, aggregate: 1, sort: 1, exchange: 1, window: 1".to_owned())],
+        ..weather("workers:of-stages", "three workers, of which one or two serve a stage at once")
+    });
     let mut random = Random::new(seed);
     all.push(of_memory(MEMORY_BYTES_MIN, "the smallest memory budget that there is"));
     for _ in 0..BUDGETS_DRAWN {

@@ -97,7 +97,7 @@ pub(super) struct Hold {
 }
 
 impl Latch {
-    /// A name, as `system.latches` shows it.
+    /// A name, as `system.locks` shows it.
     pub const fn new(name: &'static str) -> Self {
         Self { name, number: AtomicUsize::new(UNKNOWN) }
     }

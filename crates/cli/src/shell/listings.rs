@@ -3,7 +3,29 @@
 /// Tables and views, also those that keep their rows.
 const RELATIONS: &str = "SELECT * FROM (SELECT table_schema, table_name, table_type FROM information_schema.tables \
     UNION ALL SELECT schemaname, matviewname, 'MATERIALIZED VIEW' FROM pg_catalog.pg_matviews) AS relations \
-    WHERE table_schema NOT IN ('information_schema', 'pg_catalog', 'system')";
+    WHERE true";
+
+/// Schemas whose tables are listed only where they are named.
+const SYSTEM_SCHEMAS: &str = "('information_schema', 'pg_catalog', 'system')";
+
+/// The query for the full names of tables and views that fit a pattern of psql's; `None` for what is no pattern, such
+/// as a name or a query.
+pub fn fitting(pattern: &str) -> Option<String> {
+    let is_pattern = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$' | '*' | '?');
+    if !pattern.chars().all(is_pattern) || !pattern.contains(['*', '?']) {
+        return None;
+    }
+    let (schema, name) = match pattern.split_once('.') {
+        Some((schema, name)) => (format!("LIKE '{}'", like(schema)), name),
+        None => (format!("NOT IN {SYSTEM_SCHEMAS}"), pattern),
+    };
+    Some(format!(
+        "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.relkind IN ('f', 'm', 'p', 'r', 'v') AND n.nspname {schema} AND c.relname LIKE '{}' ORDER BY 1",
+        like(name)
+    ))
+}
 
 /// The query for what belongs to a table: a heading, the place of the heading, and a line below it. `None` for what is
 /// no name of a table, such as a query or a file.
@@ -133,8 +155,10 @@ impl Listing {
             "" => String::new(),
             pattern => format!(" AND {column} LIKE '{}'", like(pattern)),
         };
+        let is_of_relations = matches!(self, Self::Relations | Self::Views | Self::MaterializedViews);
         let conditions = match pattern.split_once('.') {
             Some((of_schema, of_name)) => format!("{}{}", fits(schema, of_schema), fits(name, of_name)),
+            None if is_of_relations => format!(" AND table_schema NOT IN {SYSTEM_SCHEMAS}{}", fits(name, pattern)),
             None => fits(name, pattern),
         };
         let order = if schema == name { "1" } else { "1, 2" };
@@ -172,6 +196,14 @@ mod tests {
         let statement = Listing::Relations.statement("sales.o*");
         assert!(statement.contains(" AND table_schema LIKE 'sales' AND table_name LIKE 'o%' ORDER BY"), "{statement}");
         assert!(!Listing::Schemas.statement("").contains("LIKE"));
+        let of_system = "NOT IN ('information_schema', 'pg_catalog', 'system')";
+        assert!(Listing::Relations.statement("o*").contains(of_system) && !statement.contains(of_system));
+        let described = fitting("system.*").unwrap();
+        assert!(described.contains("n.nspname LIKE 'system' AND c.relname LIKE '%' ORDER BY"), "{described}");
+        assert!(fitting("ord?rs").is_some_and(|query| query.contains(of_system) && query.contains("LIKE 'ord_rs'")));
+        for no_pattern in ["orders", "a_b", "system.pool", "'*.csv'", "SELECT 1", "\"a b\""] {
+            assert_eq!(fitting(no_pattern), None, "{no_pattern}");
+        }
         assert!(belongings("s.\"Odd\"").is_some_and(|query| query.contains("to_regclass('s.\"Odd\"')")));
         assert!(belongings("'a.csv'").is_none() && belongings("SELECT 1").is_none());
     }

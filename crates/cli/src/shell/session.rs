@@ -271,10 +271,7 @@ impl<'a> Shell<'a> {
                     self.print_left_out()?;
                 }
             }
-            Command::Describe(table) => {
-                self.runner.run(&Source::typed(format!("DESCRIBE {table}")))?;
-                self.print_belongings(&table)?;
-            }
+            Command::Describe(table) => self.describe(&table)?,
             Command::Show => self.show()?,
             Command::Read(file, is_relative) => self.run_file(&self.path_of(&file, is_relative))?,
             Command::Output(file) => {
@@ -342,6 +339,31 @@ impl<'a> Shell<'a> {
             Some(folder) if is_relative => folder.join(name),
             _ => PathBuf::from(name),
         }
+    }
+
+    /// Describes a table, or each that fits a pattern of psql's.
+    fn describe(&self, table: &str) -> Result<(), Failure> {
+        let Some(query) = super::listings::fitting(table) else {
+            self.runner.run(&Source::typed(format!("DESCRIBE {table}")))?;
+            return self.print_belongings(table);
+        };
+        let rows = self.runner.collect(&Source::typed(query), false)?;
+        let names = match &rows {
+            Some(rows) => texts(rows).map_err(|error| Failure::Statement(error, None))?,
+            None => vec![],
+        };
+        let names = names.into_iter().flatten().flatten().collect::<Vec<_>>();
+        if names.is_empty() {
+            return Err(Failure::Usage(format!("no table or view fits '{table}'")));
+        }
+        for name in names {
+            if self.runner.display().format == Format::Table {
+                self.runner.print_line(format!("{}:", printable(&name)))?;
+            }
+            self.runner.run(&Source::typed(format!("DESCRIBE {name}")))?;
+            self.print_belongings(&name)?;
+        }
+        Ok(())
     }
 
     /// Lists indexes, constraints and triggers of a table below its columns, where these are shown as a table.

@@ -141,6 +141,15 @@ fn what_belongs_to_a_table_stands_below_its_columns() {
     assert!(!succeeds(home.path(), &format!("{made}\\d u\n")).contains("Indexes:"));
     std::fs::write(home.path().join("f.csv"), "a\n1\n").unwrap();
     assert!(succeeds(home.path(), ".mode table\n\\d 'f.csv'\n").contains("bigint"));
+    // Each table that fits a pattern.
+    let all = succeeds(home.path(), &format!("{made}\\d ?\n"));
+    let (of_t, of_u) = all.split_once("public.u:\n").unwrap_or_else(|| panic!("{all}"));
+    assert!(of_t.contains("public.t:\n") && of_t.contains("t_pkey") && of_u.contains("u_a_fkey"), "{all}");
+    let system = succeeds(home.path(), ".mode table\n\\d system.pool*\n\\dv system.pool*\n");
+    for part in ["system.pool:\n", "kept_from", "system.pool_numbers:\n", "refused_total", "VIEW"] {
+        assert!(system.contains(part), "{part}: {system}");
+    }
+    fails(home.path(), "\\d nothing*\n", "no table or view fits 'nothing*'");
 }
 
 /// `diligence serve`, as long as it lives.

@@ -21,7 +21,7 @@ use crate::plan::Node;
 use crate::plan::Pact;
 use crate::query::tests::numbers;
 use crate::stages::{
-    Arrival, Crew, Packet, PacketState, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work,
+    Arrival, Crew, Packet, PacketState, Policies, PolicyKind, Quantum, Scheduler, StageId, StageWorkers, Step, Work,
 };
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex};
@@ -144,9 +144,12 @@ fn submit(
 }
 
 fn serve(policies: impl Into<Policies>, changes: &[Policies]) {
-    let scheduler = scheduler(2, policies);
+    serve_while(&scheduler(2, policies), |scheduler| changes.iter().for_each(|one| scheduler.set_policy(*one)));
+}
+
+fn serve_while(scheduler: &Arc<Scheduler>, changes: impl FnOnce(&Scheduler)) {
     let done = Countdown::new(3);
-    let packets: Vec<_> = PLACES.into_iter().map(|place| submit(&scheduler, place, &done)).collect();
+    let packets: Vec<_> = PLACES.into_iter().map(|place| submit(scheduler, place, &done)).collect();
     let waking = {
         let events: Vec<_> = packets.iter().map(|(_, events)| events.clone()).collect();
         thread::spawn(move || {
@@ -155,9 +158,7 @@ fn serve(policies: impl Into<Policies>, changes: &[Policies]) {
             }
         })
     };
-    for policies in changes {
-        scheduler.set_policy(*policies);
-    }
+    changes(scheduler);
     done.wait();
     waking.join().unwrap();
     scheduler.stop();
@@ -203,6 +204,63 @@ fn packets_move_over_when_the_policy_changes() {
 fn packets_pass_the_gate_of_one_stage() {
     interleave(1_000, || serve("two_level(6), scan: t_gated(1)".parse::<Policies>().unwrap(), &[]));
     interleave(1_000, || serve("d_gated, scan: fcfs, join: d_gated".parse::<Policies>().unwrap(), &[]));
+}
+
+/// One whose stages so many workers may serve.
+fn limited(workers: usize, policies: &str, limits: &str) -> Arc<Scheduler> {
+    let scheduler = scheduler(workers, policies.parse::<Policies>().unwrap());
+    scheduler.set_limits(limits.parse().unwrap());
+    scheduler
+}
+
+#[test]
+fn packets_pass_stages_that_few_workers_serve() {
+    interleave(2_000, || serve_while(&limited(2, "processor_sharing", "scan: 1"), |_| ()));
+    interleave(1_000, || serve_while(&limited(2, "two_level(6)", "scan: 1, join: 1"), |_| ()));
+    interleave(2_000, || {
+        serve_while(&limited(2, "t_gated(1), scan: fcfs", "scan: 1"), |scheduler| {
+            scheduler.set_limits(StageWorkers::default());
+            scheduler.set_policy(PolicyKind::DGated.into());
+            scheduler.set_limits("join: 1, scan: 2".parse().unwrap());
+        });
+    });
+}
+
+/// Yields so many times, and sees to it that no other like it runs meanwhile.
+struct Sole {
+    left: usize,
+    here: Arc<AtomicUsize>,
+    done: Arc<Countdown>,
+}
+
+impl Work for Sole {
+    fn run(&mut self, _quantum: &Quantum<'_>) -> Step {
+        assert_eq!(self.here.fetch_add(1, Ordering::AcqRel), 0, "two workers serve the stage");
+        thread::yield_now();
+        self.here.fetch_sub(1, Ordering::AcqRel);
+        self.left -= 1;
+        if self.left > 0 {
+            return Step::Yield;
+        }
+        self.done.one_less();
+        Step::Done
+    }
+}
+
+#[test]
+fn one_worker_at_a_time_serves_a_stage_that_one_may_serve() {
+    interleave(3_000, || {
+        const PACKETS: usize = 3;
+        let scheduler = limited(2, "two_level(6)", "scan: 1");
+        let (here, done) = (Arc::new(AtomicUsize::new(0)), Countdown::new(PACKETS));
+        for query in 0..PACKETS {
+            let work = Sole { left: 2, here: here.clone(), done: done.clone() };
+            Packet::new(QueryId(query as u64), StageId::Scan, Box::new(work), &scheduler).submit(Arrival::New);
+        }
+        done.wait();
+        scheduler.stop();
+        assert_eq!(scheduler.stages()[StageId::Scan as usize].turns_total, 2 * PACKETS as u64);
+    });
 }
 
 /// Yields so many times. Counts the queries that have begun, and those that have ended.
@@ -482,9 +540,8 @@ impl Work for Outside {
 
 #[test]
 fn whoever_waits_outside_is_stood_in_for() {
-    interleave(3_000, || {
+    fn body(scheduler: &Arc<Scheduler>) {
         const PACKETS: u64 = 3;
-        let scheduler = scheduler(1, PolicyKind::ProcessorSharing);
         let done = Countdown::new(PACKETS as usize);
         let flags = (0..PACKETS).map(|_| Arc::<Flag>::default()).collect::<Vec<_>>();
         for query in 0..PACKETS {
@@ -492,12 +549,16 @@ fn whoever_waits_outside_is_stood_in_for() {
             let awaited = flags.get(query as usize + 1).cloned();
             let (raises, own) = (flags[query as usize].clone(), scheduler.clone());
             let work = Outside { turns: 2, awaited, raises, scheduler: own, done: done.clone() };
-            Packet::new(QueryId(query), StageId::Scan, Box::new(work), &scheduler).submit(Arrival::New);
+            Packet::new(QueryId(query), StageId::Scan, Box::new(work), scheduler).submit(Arrival::New);
         }
         done.wait();
         scheduler.stop();
         assert_eq!(scheduler.stages()[StageId::Scan as usize].turns_total, 2 * PACKETS);
-    });
+    }
+    interleave(3_000, || body(&scheduler(1, PolicyKind::ProcessorSharing)));
+    // They wait for packets of their own stage, which one worker may serve.
+    interleave(3_000, || body(&limited(1, "processor_sharing", "scan: 1")));
+    interleave(1_000, || body(&limited(2, "two_level(6)", "scan: 1")));
 }
 
 /// Goes on for ever. Its token tells whether it still exists.

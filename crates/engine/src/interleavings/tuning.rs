@@ -8,13 +8,13 @@ use super::queries::{engine, sorted, start};
 use super::{eventually, interleave};
 use crate::plan::Pact;
 use crate::query::tests::{exchange, numbers, read};
-use crate::stages::StageId;
+use crate::stages::{StageId, StageWorkers};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::tuning::counters::{ClassCounters, Counters, logarithm};
 use crate::tuning::settings::{KNOBS, KnobId};
 use crate::tuning::{Machine, Tuning, TuningMode};
 
-const HOMES: [usize; KNOBS] = [2, 2000, 4, 2, 8192, 4, 1, 0, 0, 0, 0, 0];
+const HOMES: [usize; KNOBS] = [2, 2000, 4, 2, 8192, 4, 1, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2];
 
 /// A machine in which something speaks for a change whenever one looks, and each look is a second after the last.
 struct Restless {
@@ -97,8 +97,10 @@ fn knobs_turn_while_queries_run_under_any_schedule() {
                 turns.set_knob(knob, value);
                 assert_eq!(turns.knob(knob), value);
             }
+            turns.set_stage_workers("exchange: 1, values: 1".parse().unwrap());
             turns.set_tuning_mode(TuningMode::Off);
             turns.release_knob(KnobId::Quantum);
+            turns.set_stage_workers(StageWorkers::default());
         });
         for _ in 0..2 {
             let rows = sorted(read(start(&engine, &exchange(numbers(9), Pact::RoundRobin, 2))));

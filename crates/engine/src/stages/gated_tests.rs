@@ -1,5 +1,5 @@
-//! What gates admit, in which order cohorts pass the stages, with one worker and with several, and policies of single
-//! stages beside them.
+//! What gates admit, in which order cohorts pass the stages, with one worker and with several, policies of single
+//! stages beside them, and stages that few workers may serve.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,6 +170,10 @@ impl ByHand {
     fn new(policies: impl Into<Policies>) -> Self {
         let scheduler = Scheduler::inline(1, Arc::new(crate::knobs::Knobs::new(1)), Arc::new(ManualClock::stepping(0)));
         Self { policy: policies.into().build(), scheduler }
+    }
+
+    fn limited(policies: impl Into<Policies>, limits: &str) -> Self {
+        Self { policy: policies.into().build_with(limits.parse().unwrap()), ..Self::new(PolicyKind::Fcfs) }
     }
 
     fn packet(&self, query: u64, stage: StageId) -> Arc<Packet> {
@@ -443,5 +447,60 @@ fn policies_of_stages_are_read_and_shown() {
     ] {
         let error = wrong.parse::<Policies>().unwrap_err();
         assert!(error.hint().unwrap().contains(hint), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn a_stage_has_no_more_workers_than_it_may() {
+    let mut line = ByHand::limited(PolicyKind::ProcessorSharing, "scan: 1");
+    (1..=3).for_each(|query| line.comes(query, Scan));
+    line.comes(4, Join);
+    let other = line.takes(4, Join);
+    let first = line.takes(1, Scan);
+    assert!(line.policy.pop().is_none() && line.policy.pop_oldest().is_none(), "two scans wait");
+    line.leaves(&other);
+    assert!(line.policy.pop().is_none(), "a place elsewhere is none here");
+    line.yields(first);
+    let second = line.takes(2, Scan);
+    assert!(line.policy.pop().is_none());
+    // Who waits for something outside holds no place.
+    line.policy.allow_beyond(1);
+    let third = line.takes(3, Scan);
+    assert!(line.policy.pop().is_none());
+    line.policy.allow_beyond(0);
+    line.leaves(&second);
+    assert!(line.policy.pop().is_none(), "one scan has a turn");
+    line.leaves(&third);
+    let first = line.policy.pop_oldest().expect("the first waits still");
+    assert_eq!(first.query(), QueryId(1));
+    line.leaves(&first);
+    assert!(line.policy.pop().is_none());
+}
+
+#[test]
+fn who_finds_no_place_in_a_stage_cuts_nobodys_turn_short() {
+    let mut line = ByHand::limited(PolicyKind::default(), "scan: 1");
+    line.comes(1, Scan);
+    assert!(line.policy.has_urgent());
+    let first = line.takes(1, Scan);
+    line.comes(2, Scan);
+    assert!(!line.policy.has_urgent() && line.policy.pop_urgent().is_none());
+    line.leaves(&first);
+    assert!(line.policy.has_urgent());
+    assert_eq!(line.policy.pop_urgent().map(|packet| packet.query()), Some(QueryId(2)));
+}
+
+#[test]
+fn gates_and_limits_of_a_stage_go_together() {
+    for (policies, limits) in [("t_gated(1)", "scan: 1"), ("two_level(6), scan: d_gated", "scan: 2, join: 1")] {
+        let line = Line::new(policies.parse::<Policies>().unwrap());
+        line.scheduler.set_limits(limits.parse().unwrap());
+        for query in 1..=4 {
+            line.submit(query, &[(Scan, 2), (Join, 1), (Sort, 1)]);
+        }
+        let mut served = line.served();
+        served.sort_unstable();
+        let expected = (1..=4).flat_map(|query| [Scan, Scan, Join, Sort].map(|stage| (query, stage)));
+        assert_eq!(served, expected.collect::<Vec<_>>(), "{policies}, {limits}");
     }
 }

@@ -28,6 +28,7 @@ mod policies;
 mod policy;
 mod policy_kind;
 mod scheduler;
+mod stage_workers;
 
 pub use info::{StageCounters, StageInfo, WorkerInfo};
 pub use outside::{Caller, Level, Message, caller, on_behalf_of, outside};
@@ -36,6 +37,7 @@ pub use policies::Policies;
 pub use policy::Policy;
 pub use policy_kind::PolicyKind;
 pub use scheduler::{Crew, Scheduler};
+pub use stage_workers::StageWorkers;
 
 /// The stages of the engine. A packet's stage is that of its pipeline's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,6 +9,10 @@
 //! behind it: that is what the stage's policy wants. Whenever a packet is asked for, one stands for each stage that has
 //! any, so a worker that asks gets one if one is in a queue. Nothing starves: when the scheduler asks for the packet
 //! that has waited longest, the queues take turns in giving theirs.
+//!
+//! A stage that so many workers may serve at once ([`StageWorkers`]) has a queue of its own as well. While as many of
+//! its packets have turns, none stands for it. So a worker that asks may get nothing although packets wait; the end of
+//! a turn of the stage lets the next one in.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +20,7 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 
-use super::{Arrival, Packet, Policy, PolicyKind, StageId};
+use super::{Arrival, Packet, Policy, PolicyKind, StageId, StageWorkers};
 
 const STAGES: usize = StageId::ALL.len();
 
@@ -36,14 +40,27 @@ impl From<PolicyKind> for Policies {
 }
 
 impl Policies {
-    /// The policy itself, with empty queues.
+    /// The policy itself, with empty queues and all workers for every stage.
     pub fn build(self) -> Box<dyn Policy> {
-        if self.of_stages.iter().all(Option::is_none) {
+        self.build_with(StageWorkers::default())
+    }
+
+    /// The policy itself, with empty queues, where so many workers may serve single stages.
+    pub fn build_with(self, limits: StageWorkers) -> Box<dyn Policy> {
+        if self.of_stages.iter().all(Option::is_none) && !limits.is_any() {
             return self.global.build();
         }
-        let own =
-            |kind: Option<PolicyKind>| kind.map(|kind| Own { policy: kind.build(), stands: false, has_urgent: false });
-        Box::new(TwoLevels { global: self.global.build(), own: self.of_stages.map(own), oldest_of: 0 })
+        let own = StageId::ALL.map(|stage| {
+            let (kind, limit) = (self.of_stages[stage as usize], limits.of(stage));
+            (kind.is_some() || limit.is_some()).then(|| Own {
+                policy: kind.unwrap_or(self.global).build(),
+                stands: false,
+                has_urgent: false,
+                limit,
+                running: Vec::new(),
+            })
+        });
+        Box::new(TwoLevels { global: self.global.build(), own, oldest_of: 0, beyond: 0 })
     }
 }
 
@@ -96,6 +113,25 @@ struct Own {
     stands: bool,
     /// Whether one that goes before others has come since the last was chosen to stand for it.
     has_urgent: bool,
+    /// How many of its packets may be on workers; `None` is any number.
+    limit: Option<usize>,
+    /// Those that are, if there is a limit. One that has waited and was woken before its worker said so may be here
+    /// twice.
+    running: Vec<Arc<Packet>>,
+}
+
+impl Own {
+    /// Whether one more may have a turn, or stand for the stage, with so many beyond the limit.
+    fn has_place(&self, beyond: usize) -> bool {
+        let taken = self.running.len() + usize::from(self.stands);
+        self.limit.is_none_or(|limit| taken < limit.saturating_add(beyond))
+    }
+
+    fn begins(&mut self, packet: &Arc<Packet>) {
+        if self.limit.is_some() {
+            self.running.push(packet.clone());
+        }
+    }
 }
 
 /// Policies of stages below one across stages.
@@ -104,13 +140,16 @@ struct TwoLevels {
     own: [Option<Own>; STAGES],
     /// Which queue is asked first for the packet that has waited longest: the global policy's, then each stage's.
     oldest_of: usize,
+    /// Turns beyond its limit that every stage may have.
+    beyond: usize,
 }
 
 impl TwoLevels {
-    /// Has a packet stand for each stage that has some in its own queue. Only when a packet is asked for: until then
-    /// one that goes before these may come.
+    /// Has a packet stand for each stage that has some in its own queue, and a worker for it. Only when a packet is
+    /// asked for: until then one that goes before these may come.
     fn stand(&mut self) {
-        for own in self.own.iter_mut().flatten().filter(|own| !own.stands) {
+        let beyond = self.beyond;
+        for own in self.own.iter_mut().flatten().filter(|own| !own.stands && own.has_place(beyond)) {
             own.has_urgent = false;
             if let Some(packet) = own.policy.pop() {
                 own.stands = true;
@@ -123,6 +162,7 @@ impl TwoLevels {
     fn taken(&mut self, packet: Arc<Packet>) -> Arc<Packet> {
         if let Some(own) = &mut self.own[packet.stage() as usize] {
             own.stands = false;
+            own.begins(&packet);
         }
         packet
     }
@@ -152,7 +192,11 @@ impl Policy for TwoLevels {
             let queue = (self.oldest_of + step) % queues;
             let packet = match queue.checked_sub(1) {
                 None => self.global.pop_oldest().map(|packet| self.taken(packet)),
-                Some(stage) => self.own[stage].as_mut().and_then(|own| own.policy.pop_oldest()),
+                Some(stage) => {
+                    let beyond = self.beyond;
+                    let own = self.own[stage].as_mut().filter(|own| own.has_place(beyond));
+                    own.and_then(|own| own.policy.pop_oldest().inspect(|packet| own.begins(packet)))
+                }
             };
             if packet.is_some() {
                 self.oldest_of = (queue + 1) % queues;
@@ -173,18 +217,27 @@ impl Policy for TwoLevels {
     }
 
     fn has_urgent(&self) -> bool {
-        self.global.has_urgent() || self.own.iter().flatten().any(|own| own.has_urgent && !own.stands)
+        let waits = |own: &Own| own.has_urgent && !own.stands && own.has_place(self.beyond);
+        self.global.has_urgent() || self.own.iter().flatten().any(waits)
     }
 
     fn follows_turns(&self) -> bool {
-        self.global.follows_turns() || self.own.iter().flatten().any(|own| own.policy.follows_turns())
+        let mut own = self.own.iter().flatten();
+        self.global.follows_turns() || own.any(|own| own.limit.is_some() || own.policy.follows_turns())
     }
 
     fn turn_ended(&mut self, packet: &Arc<Packet>, worked_ns: u64) {
         self.global.turn_ended(packet, worked_ns);
         if let Some(own) = &mut self.own[packet.stage() as usize] {
             own.policy.turn_ended(packet, worked_ns);
+            if let Some(place) = own.running.iter().position(|running| Arc::ptr_eq(running, packet)) {
+                own.running.swap_remove(place);
+            }
         }
+    }
+
+    fn allow_beyond(&mut self, turns: usize) {
+        self.beyond = turns;
     }
 
     fn cohorts(&self) -> (u64, u64) {

@@ -9,7 +9,7 @@ use diligence_base::{Error, Result};
 
 use super::info::{StageCounters, StageInfo, WorkerInfo, WorkerSlot};
 use super::policy_kind::AnyOrder;
-use super::{Arrival, Packet, Policies, Policy, Quantum, Queueing, StageId};
+use super::{Arrival, Packet, Policies, Policy, Quantum, Queueing, StageId, StageWorkers};
 use crate::knobs::Knobs;
 use crate::sync::{
     self, Condvar, Latch, Mutex, MutexGuard,
@@ -47,6 +47,7 @@ struct WorkerTurn {
 struct Queues {
     policy: Box<dyn Policy>,
     policies: Policies,
+    limits: StageWorkers,
     pops: u64,
     /// Workers that sleep.
     idle: usize,
@@ -67,6 +68,12 @@ impl Queues {
     /// Whether one more may run packets in the place of a worker that waits.
     fn needs_stand_in(&self) -> bool {
         self.standing_in < self.absent
+    }
+
+    /// A turn that waits may wait for a packet of its own stage.
+    fn allow_for_absent(&mut self) {
+        let absent = self.absent;
+        self.policy.allow_beyond(absent);
     }
 
     /// Whether a packet that goes before others would have to wait for the end of another's turn.
@@ -192,6 +199,7 @@ impl Scheduler {
                 Queues {
                     policy,
                     policies,
+                    limits: StageWorkers::default(),
                     pops: 0,
                     idle: 0,
                     long_turns: 0,
@@ -276,12 +284,34 @@ impl Scheduler {
     /// Changes the policies; packets that wait move over.
     pub fn set_policy(&self, policies: Policies) {
         let mut queues = self.queues.lock();
-        let mut policy = policies.build();
+        queues.policies = policies;
+        self.rebuild(queues);
+    }
+
+    /// How many workers may serve each stage at once.
+    pub fn limits(&self) -> StageWorkers {
+        self.queues.lock().limits
+    }
+
+    /// Changes how many workers may serve each stage at once. Turns that are under way are not among those that count.
+    pub fn set_limits(&self, limits: StageWorkers) {
+        let mut queues = self.queues.lock();
+        queues.limits = limits;
+        self.rebuild(queues);
+    }
+
+    /// Moves packets that wait into the queues that policies and limits want.
+    fn rebuild(&self, mut queues: MutexGuard<'_, Queues>) {
+        let mut policy = queues.policies.build_with(queues.limits);
+        policy.allow_beyond(queues.absent);
+        queues.policy.allow_beyond(usize::MAX);
         while let Some(packet) = queues.policy.pop() {
             policy.push(packet, Arrival::Woken);
         }
         queues.policy = policy;
-        queues.policies = policies;
+        drop(queues);
+        // Workers may sleep that limits kept from these packets.
+        self.available.notify_all();
     }
 
     /// Cohorts that gated policies have admitted since the last change of policy, and the packets in them.
@@ -381,6 +411,10 @@ impl Scheduler {
         let Some(starting) = &self.starting else { return };
         let mut queues = self.queues.lock();
         queues.absent += 1;
+        queues.allow_for_absent();
+        if queues.idle > 0 && queues.limits.is_any() {
+            self.available.notify_one();
+        }
         if queues.stopping {
             return;
         }
@@ -408,7 +442,9 @@ impl Scheduler {
     /// The calling thread goes on. Who has its place gives it up after its turn.
     pub(crate) fn come_back(&self) {
         if self.starting.is_some() {
-            self.queues.lock().absent -= 1;
+            let mut queues = self.queues.lock();
+            queues.absent -= 1;
+            queues.allow_for_absent();
         }
     }
 
@@ -540,6 +576,10 @@ impl Scheduler {
         if again {
             // Under the same lock: nobody sees it neither on a worker nor in a queue.
             self.push(queues, packet.clone(), Arrival::Yielded);
+        } else if queues.idle > 0 && queues.limits.is_any() {
+            // Another packet of the stage may have its turn, and this worker may be one that does not ask for it.
+            drop(queues);
+            self.available.notify_one();
         }
         end_ns
     }

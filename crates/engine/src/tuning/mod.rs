@@ -1,10 +1,10 @@
 //! The tuner: watches the stages, memory and I/O of an engine, and turns its knobs.
 //!
 //! The staged database was to "continuously monitor and automatically tune" the threads of each stage, the size of the
-//! pages between them, and the policy (thesis proposal, section 4.4.1). Here these are the packets of a pipeline and
-//! the I/O threads, the rows of a batch, the credits of ports and what scans read ahead, the quantum, and the policies
-//! across stages and within them. What it would need to merge and split stages does not exist: operators of a pipeline
-//! are fused already.
+//! pages between them, and the policy (thesis proposal, section 4.4.1). Here these are the packets of a pipeline, the
+//! workers that may serve a stage and the I/O threads, the rows of a batch, the credits of ports and what scans read
+//! ahead, the quantum, and the policies across stages and within them. What it would need to merge and split stages
+//! does not exist: operators of a pipeline are fused already.
 //!
 //! * `counters`: what it looks at.
 //! * `settings`: what it may turn, and how far.

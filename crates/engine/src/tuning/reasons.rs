@@ -32,8 +32,11 @@ const IO_QUEUED: f64 = 0.5;
 /// The part of the budget that is taken when memory is short.
 const TAKEN_SHARE: f64 = 0.9;
 
-/// The part of all time in queues that makes a stage the one where packets wait.
+/// The part of all time in queues, or on workers, that makes a stage the one where packets wait, or where work is.
 const CROWDED_SHARE: f64 = 0.6;
+
+/// The part of all work in a stage from which on others have next to none.
+const ALL_SHARE: f64 = 0.98;
 
 /// The part of a quantum that a turn has when it is the quantum that ends it.
 const FULL_TURN: f64 = 0.8;
@@ -119,6 +122,15 @@ pub fn proposals(span: &Counters, settings: &Settings) -> Vec<Proposal> {
         }
         if short == 0 && turn_us > FULL_TURN * settings.of(KnobId::Quantum) as f64 {
             propose(KnobId::Quantum, Direction::Up, format!("{times}, and no query is short"));
+        }
+        for knob in KnobId::ALL.into_iter().filter(|_| short > 0 && long > 0) {
+            let KnobId::WorkersOf(stage) = knob else { continue };
+            let part = share(span.stages[stage as usize].service_ns, stages.service_ns);
+            // Where all work is in one stage, its limit would keep workers idle.
+            if (CROWDED_SHARE..ALL_SHARE).contains(&part) {
+                let reason = format!("{times}, {:.0} % of the work is in one stage", 100.0 * part);
+                propose(knob, Direction::Down, reason);
+            }
         }
         if queued > QUEUED_VERY_MUCH {
             if short > 0 {

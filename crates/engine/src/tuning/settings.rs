@@ -21,10 +21,12 @@ pub enum KnobId {
     Policy,
     /// Which of [`STAGE_POLICIES`] decides within one.
     PolicyOf(StageId),
+    /// Workers that may serve a stage at once; as many as there are is no limit.
+    WorkersOf(StageId),
 }
 
 /// How many there are.
-pub const KNOBS: usize = 12;
+pub const KNOBS: usize = 17;
 
 /// Policies across stages, from what is best for the shortest queries to what is best for long ones that have data in
 /// common.
@@ -43,7 +45,8 @@ pub const STAGE_POLICIES: [Option<PolicyKind>; 3] = [None, Some(PolicyKind::Fcfs
 pub const OTHER: usize = usize::MAX;
 
 impl KnobId {
-    /// All of them. Stages whose packets come from no other stage, or are few, have no policies worth trying.
+    /// All of them. Stages whose packets come from no other stage, or are few, have no policies and no numbers of
+    /// workers worth trying.
     pub const ALL: [KnobId; KNOBS] = [
         KnobId::Packets,
         KnobId::Quantum,
@@ -57,6 +60,11 @@ impl KnobId {
         KnobId::PolicyOf(StageId::Aggregate),
         KnobId::PolicyOf(StageId::Sort),
         KnobId::PolicyOf(StageId::Exchange),
+        KnobId::WorkersOf(StageId::Scan),
+        KnobId::WorkersOf(StageId::Join),
+        KnobId::WorkersOf(StageId::Aggregate),
+        KnobId::WorkersOf(StageId::Sort),
+        KnobId::WorkersOf(StageId::Exchange),
     ];
 
     /// Its place in [`ALL`](Self::ALL).
@@ -75,6 +83,7 @@ impl KnobId {
             KnobId::IoThreads => "io_threads".into(),
             KnobId::Policy => "stage_policy".into(),
             KnobId::PolicyOf(stage) => format!("stage_policy {}", stage.name()),
+            KnobId::WorkersOf(stage) => format!("stage_workers {}", stage.name()),
         }
     }
 
@@ -95,7 +104,7 @@ impl KnobId {
     /// what is beyond has never paid anywhere.
     pub fn steps(self, workers: usize) -> Vec<usize> {
         match self {
-            KnobId::Packets => (1..=workers.max(1)).collect(),
+            KnobId::Packets | KnobId::WorkersOf(_) => (1..=workers.max(1)).collect(),
             KnobId::Quantum => vec![500, 1000, 2000, 4000, 8000],
             KnobId::PortCredits => vec![2, 4, 8, 16],
             KnobId::ReadAhead => vec![1, 2, 3, 4, 6, 8],
@@ -178,7 +187,7 @@ mod tests {
                 let steps = knob.steps(workers);
                 assert!(steps.is_sorted() && !steps.is_empty());
                 let limits = match knob {
-                    KnobId::Packets => knobs.packets.limits(),
+                    KnobId::Packets | KnobId::WorkersOf(_) => knobs.packets.limits(),
                     KnobId::Quantum => knobs.quantum_us.limits(),
                     KnobId::PortCredits => knobs.port_credits.limits(),
                     KnobId::ReadAhead => knobs.read_ahead.limits(),

@@ -26,7 +26,7 @@ struct Formula {
 impl Formula {
     fn new(takes_ns: fn(&[usize; KNOBS]) -> u64) -> Self {
         Self {
-            values: RefCell::new([2, 2000, 4, 2, 8192, 4, 1, 0, 0, 0, 0, 0]),
+            values: RefCell::new([2, 2000, 4, 2, 8192, 4, 1, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2]),
             counters: RefCell::default(),
             takes_ns,
             turns: RefCell::default(),
@@ -189,6 +189,40 @@ fn what_has_no_reason_any_more_goes_home() {
     let seen: Vec<_> = tuning.decisions().iter().map(|one| (one.knob, one.from, one.to, one.outcome)).collect();
     let homeward = [(2048, 4096), (4096, 8192)].map(|(from, to)| (KnobId::BatchRows, from, to, Outcome::Kept));
     assert_eq!(seen, homeward);
+}
+
+#[test]
+fn a_crowded_stage_gets_fewer_workers_while_short_queries_wait() {
+    let (mut homes, scan) = ([4; KNOBS], KnobId::WorkersOf(StageId::Scan));
+    KnobId::ALL.into_iter().filter(|knob| matches!(knob, KnobId::PolicyOf(_))).for_each(|knob| homes[knob.index()] = 0);
+    let mut settings = Settings { workers: 4, values: homes, homes, pinned: [false; KNOBS], may_turn: true };
+    let work = |seconds: u64| {
+        let (service_ns, wait_ns) = (seconds * SECOND_NS, seconds * SECOND_NS * 3 / 2);
+        StageCounters { turns: 100, service_ns, wait_ns, ..StageCounters::default() }
+    };
+    let mut span = Counters::default();
+    (span.stages[StageId::Scan as usize], span.stages[StageId::Join as usize]) = (work(8), work(2));
+    (span.classes[0].ended, span.classes[CLASSES - 1].ended) = (50, 3);
+    let of = |span: &Counters, settings: &Settings| {
+        let of_workers = |one: &reasons::Proposal| matches!(one.knob, KnobId::WorkersOf(_));
+        reasons::proposals(span, settings).into_iter().filter(of_workers).collect::<Vec<_>>()
+    };
+    let found = of(&span, &settings);
+    assert_eq!((found.len(), found[0].knob, found[0].direction), (1, scan, Direction::Down), "{found:?}");
+    assert!(found[0].reason.contains("80 % of the work is in one stage"), "{}", found[0].reason);
+
+    let mut no_short = span;
+    no_short.classes[0].ended = 0;
+    let mut one_stage = span;
+    one_stage.stages[StageId::Join as usize] = StageCounters::default();
+    for other in [no_short, one_stage] {
+        assert_eq!(of(&other, &settings), []);
+    }
+    // Without a reason it goes back, one worker at a time.
+    settings.values[scan.index()] = 2;
+    let found = of(&Counters::default(), &settings);
+    assert_eq!((found.len(), found[0].direction, found[0].leads_home), (1, Direction::Up, true), "{found:?}");
+    assert_eq!(settings.next(scan, Direction::Up), Some(3));
 }
 
 #[test]

@@ -217,6 +217,11 @@ impl Binder<'_> {
         let step_call = self.program_call(&step.definition, &step.program)?;
         let combine_call = self.program_call(&combine.definition, &combine.program)?;
         let (Some(form), true) = (step_call.steps_form(), combine_call.is_of_process()) else { return Ok(None) };
+        // What goes as JSON and comes back as a text is no state that is handed on.
+        let parameters = [&step_call, &combine_call].into_iter().flat_map(|call| &call.parameters);
+        if parameters.map(|(_, carried)| carried).chain([&step_call.returns]).any(Carried::has_parts) {
+            return Ok(None);
+        }
         let carried = step_call.returns.clone();
         let is_state = |other: &Carried| (other.kind, &other.sql_type) == (carried.kind, &carried.sql_type);
         let are_states = [&combine_call.returns, &combine_call.parameters[0].1, &combine_call.parameters[1].1];

@@ -215,7 +215,10 @@ impl Binder<'_> {
         for ((argument, parameter), (_, carried)) in arguments.iter().zip(&definition.parameters).zip(&call.parameters)
         {
             let argument = self.typed_scalar(&parameter.cast(argument), level)?;
-            bound.push(argument.cast(carried.sql_type.clone(), true));
+            bound.push(match carried.has_parts() {
+                true => self.explicit(argument, &carried.sql_type, false)?,
+                false => argument.cast(carried.sql_type.clone(), true),
+            });
         }
         // Its rows are of this time.
         if program.volatility != Volatility::Immutable {
@@ -250,6 +253,7 @@ impl Binder<'_> {
             // What JSON would write in another way goes as its text.
             match carried.kind {
                 Kind::Boolean | Kind::SmallInt | Kind::Integer | Kind::BigInt => value,
+                _ if carried.has_parts() => cast(&cast(&value, &DataType::JSON), &DataType::Text),
                 _ => cast(&value, &DataType::Text),
             }
         });
@@ -283,14 +287,14 @@ impl Binder<'_> {
 
     /// What a call of such a function needs. Fails with 0A000 for types that no process gets.
     pub(super) fn program_call<'d>(&self, definition: &'d Definition, program: &'d Program) -> Result<ProgramCall<'d>> {
-        let carried = |data_type: &DataType| Carried::of(self.sql_type(data_type)?.base(), program.form);
         let parameter = |parameter: &RoutineParameter| {
             let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
-            Ok((parameter.name.trim_matches('"').to_owned(), carried(data_type)?))
+            let carried = Carried::argument(self.sql_type(data_type)?.base(), program.form)?;
+            Ok((parameter.name.trim_matches('"').to_owned(), carried))
         };
         let returns = match &definition.returns {
-            _ if definition.gives_rows => Carried::of(&SqlType::Text, program.form)?,
-            Some(returns) => carried(returns)?,
+            _ if definition.gives_rows => Carried::value(&SqlType::Text, program.form)?,
+            Some(returns) => Carried::value(self.sql_type(returns)?.base(), program.form)?,
             None => return Err(Error::bug("a function that returns nothing")),
         };
         let columns = definition.columns.iter().map(|(name, _)| name.clone()).collect();

@@ -441,6 +441,7 @@ impl Around<'_> {
             binder::check_routine(&definition, self)?;
         }
         let routine = Arc::new(Routine { source: Arc::new(statement.clone()), depth: parsed.depth });
+        let tag = if definition.is_macro && routine.is_aggregate() { "CREATE AGGREGATE" } else { tag };
         let arguments = definition.arguments();
         // A macro takes the place of all of its name.
         let others = match or_replace && definition.is_macro {
