@@ -15,7 +15,6 @@ use wasmtime::{Instance, Memory, Store, TypedFunc};
 
 use crate::frames::{Cause, Kind, NATIVE, Raised, Rest, TEXTS};
 use crate::held::{Held, Signature, Values, front, memory_of, missing, raised};
-use crate::steps;
 
 /// Bytes of a column's description.
 const COLUMN_BYTES: usize = 24;
@@ -67,20 +66,6 @@ impl Columns {
         let function = instance.get_typed_func(&mut *store, export);
         let function = function.map_err(|error| Raised::new(Cause::Definition, format!("{error:#}")))?;
         Ok(Self { memory, function, alloc, reset, room: (0, 0), has_steps })
-    }
-
-    /// Calls the function for the rows of a payload.
-    pub(crate) fn call(
-        &mut self,
-        store: &mut Store<Held>,
-        signature: &Signature,
-        payload: &[u8],
-    ) -> Result<Values, Raised> {
-        let (rows, columns) = read(payload, signature)?;
-        match &signature.steps {
-            None => self.called(store, signature.returns, rows, &columns),
-            Some(steps) => steps::taken(self, store, signature, steps, rows, &columns),
-        }
     }
 
     /// Calls the function for columns of so many rows.
@@ -212,7 +197,8 @@ impl Columns {
 }
 
 /// The columns of a payload.
-fn read<'p>(payload: &'p [u8], signature: &Signature) -> Result<(usize, Vec<Column<'p>>), Raised> {
+/// The rows of a payload, and its columns.
+pub(crate) fn read<'p>(payload: &'p [u8], signature: &Signature) -> Result<(usize, Vec<Column<'p>>), Raised> {
     let mut rest = Rest::new(payload);
     let (rows, count) = (rest.long()?, rest.short()?);
     if count != signature.parameters.len() {

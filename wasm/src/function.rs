@@ -11,7 +11,7 @@ use crate::columns::Columns;
 use crate::frames::{Answer, Cause, Connection, Frame, Kind, Raised, Rest};
 use crate::held::{Held, Signature, Steps, Values, raised};
 use crate::rows::Rows;
-use crate::source;
+use crate::{source, steps};
 
 /// Compiled modules that are kept for functions to come: those that were used last.
 const MODULES_MAX: usize = 16;
@@ -227,7 +227,9 @@ impl Function {
                 Err(raised)
             }
             (Ok(()), Way::Rows(rows)) => rows.call(store, &self.signature, connection, frame)?,
-            (Ok(()), Way::Columns(columns)) => columns.call(store, &self.signature, &connection.payload(frame)?),
+            (Ok(()), Way::Columns(columns)) => {
+                steps::called(columns, store, &self.signature, &connection.payload(frame)?)
+            }
         };
         match values {
             Ok(Values { front, rest: None }) => Ok(Ok(Answer::values(front, &[]))),

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use wasmtime::Store;
 
-use crate::columns::{Column, Columns};
+use crate::columns::{Column, Columns, read};
 use crate::frames::{Kind, NATIVE, Raised, Rest, TEXTS};
 use crate::held::{Held, Signature, Steps, Values, front};
 
@@ -88,8 +88,22 @@ struct Group {
     last: usize,
 }
 
+/// Calls the function for the rows of a payload, once or step by step.
+pub(crate) fn called(
+    columns: &mut Columns,
+    store: &mut Store<Held>,
+    signature: &Signature,
+    payload: &[u8],
+) -> Result<Values, Raised> {
+    let (rows, came) = read(payload, signature)?;
+    match &signature.steps {
+        None => columns.called(store, signature.returns, rows, &came),
+        Some(steps) => taken(columns, store, signature, steps, rows, &came),
+    }
+}
+
 /// Takes the steps of all rows. Of each group, the last row has its state, and others are NULL.
-pub(crate) fn taken(
+fn taken(
     columns: &mut Columns,
     store: &mut Store<Held>,
     signature: &Signature,

@@ -30,8 +30,8 @@ pub use reservation::Reservation;
 /// What to do when memory is short.
 pub const MORE_MEMORY_HINT: &str = "raise --memory (or SET query_memory), or run fewer queries at once";
 
-/// The code of an error that says that a reservation was refused for want of the budget: the same may be done when others
-/// have ended, or by whoever has a larger grant.
+/// The code of an error that says that a reservation was refused for want of the budget: the same may be done when
+/// others have ended, or by whoever has a larger grant.
 pub const OUT_OF_MEMORY: &str = "53200";
 
 /// A grant of more than this part of the budget, as its divisor, is bounded by what can come back.

@@ -164,8 +164,8 @@ impl Pages {
         (!page.is_done()).then_some(page)
     }
 
-    /// Passes the rest of a page, all of whose rows are behind, that has not been fed; says how many bytes that is. They
-    /// are not to be fed.
+    /// Passes the rest of a page, all of whose rows are behind, that has not been fed; says how many bytes that is.
+    /// They are not to be fed.
     pub fn pass_unread(&mut self, behind: &mut usize) -> Result<usize, Malformed> {
         let passed = match self.large.back_mut() {
             Some((page, _)) => page.skip_unfed(),

@@ -127,7 +127,8 @@ struct Underway {
 }
 
 impl Spill {
-    /// Clusters that are being filled or read at most: nobody can ask for them, so many queries at once have fewer each.
+    /// Clusters that are being filled or read at most: nobody can ask for them, so of many queries at once each has
+    /// fewer.
     fn clusters_share(context: &QueryContext, temp: &TempSpace) -> usize {
         context.memory.share_bytes() / temp.cluster_bytes() / CLUSTERS_SHARE
     }
