@@ -152,6 +152,11 @@ impl Account {
         self.books.lock().reserved_bytes
     }
 
+    /// What it has of the budget, reserved or not.
+    pub fn taken_bytes(&self) -> usize {
+        self.books.lock().taken_bytes()
+    }
+
     /// Its limit, or the budget.
     pub fn most_bytes(&self) -> usize {
         self.limit_bytes.min(self.broker.budget_bytes())

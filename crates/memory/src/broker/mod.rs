@@ -30,8 +30,8 @@ pub use reservation::Reservation;
 /// What to do when memory is short.
 pub const MORE_MEMORY_HINT: &str = "raise --memory (or SET query_memory), or run fewer queries at once";
 
-/// The code of an error that says that a reservation was refused for want of the budget: the same may be done when
-/// others have ended, or by whoever has a larger grant.
+/// The code of an error that says that a firm reservation was refused while other queries had memory: the same may be
+/// done when they have ended.
 pub const OUT_OF_MEMORY: &str = "53200";
 
 /// A grant of more than this part of the budget, as its divisor, is bounded by what can come back.
@@ -502,6 +502,13 @@ impl Broker {
         let accounts = self.accounts();
         let mut others = accounts.iter().filter(|account| !std::ptr::eq(Arc::as_ptr(account), but));
         others.any(|account| account.is_query() && account.reserved_bytes() > 0)
+    }
+
+    /// Whether queries other than this one have memory, or are sure of some.
+    fn others_have(&self, but: &Account) -> bool {
+        let accounts = self.accounts();
+        let mut others = accounts.iter().filter(|account| !std::ptr::eq(Arc::as_ptr(account), but));
+        others.any(|account| account.is_query() && account.taken_bytes() > 0)
     }
 
     /// Whether what is taken beyond the budget, with so many bytes more, is no more than can be given back.

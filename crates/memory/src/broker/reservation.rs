@@ -68,6 +68,7 @@ impl Reservation {
             refused = within();
         }
         let is_firm = self.holder.kind != Kind::Revocable;
+        let others_had = is_firm && matches!(refused, Some(Refused::Budget)) && account.broker.others_have(account);
         if let Some(short) = &refused
             && let Some(slack) = self.slack(bytes, short)
         {
@@ -93,7 +94,8 @@ impl Reservation {
                 if matches!(refused, Refused::Budget) {
                     account.broker.count_refusal();
                 }
-                Err(self.refusal(bytes, &refused))
+                let error = self.refusal(bytes, &refused);
+                Err(if others_had { error.with_code(OUT_OF_MEMORY) } else { error })
             }
         }
     }
@@ -326,7 +328,7 @@ impl Reservation {
             Refused::Limit => ("the query's own memory limit", account.limit_bytes),
             Refused::Budget => ("the memory budget", account.broker.budget_bytes()),
         };
-        let error = Error::resource(format!(
+        Error::resource(format!(
             "not enough memory: {} needs {} more, {} {} already{} and {bound} is {}",
             self.holder.operator,
             display_bytes(bytes),
@@ -335,11 +337,7 @@ impl Reservation {
             account.largest_holders(self.holder.operator),
             display_bytes(bound_bytes),
         ))
-        .with_hint(MORE_MEMORY_HINT);
-        match refused {
-            Refused::Limit => error,
-            Refused::Budget => error.with_code(OUT_OF_MEMORY),
-        }
+        .with_hint(MORE_MEMORY_HINT)
     }
 }
 

@@ -62,6 +62,7 @@ fn what_is_needed_to_go_on_is_had_while_anybody_can_give_back() {
     batch.grow(2400).unwrap();
     let error = batch.grow(1).unwrap_err();
     assert!(error.message().contains("Scan needs 1 B more"), "{error}");
+    assert_eq!(error.code(), None, "nobody else holds anything");
     assert_eq!(broker.holders().len(), 1);
 }
 
@@ -310,7 +311,8 @@ fn a_query_that_wants_all_waits_for_what_can_come_back() {
     // What it has is sure, whatever others take.
     let others = broker.account(QueryId(4), None);
     let mut others = others.reservation("Scan");
-    while others.grow(10).is_ok() {}
+    others.grow(125).unwrap();
+    assert_eq!(others.grow(500).unwrap_err().code(), Some(OUT_OF_MEMORY), "it may be had when that has ended");
     whole.reservation("Aggregate").grow(575).unwrap();
 }
 
