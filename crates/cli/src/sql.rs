@@ -15,7 +15,7 @@ use crate::statements::{Runner, check_for_terminal};
 pub fn run(arguments: &SqlArguments) -> Done {
     let terminal = stdout().is_terminal();
     if terminal {
-        check_for_terminal(arguments.output.format)?;
+        check_for_terminal(arguments.output.format())?;
     }
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;

@@ -4,24 +4,29 @@
 //! read and written by a database in this process itself, in all its formats.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write, stdout};
-use std::process::{Command as Process, Stdio};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdout};
+use std::process::Stdio;
 
+use crate::copied_lines::CopiedLines;
+use crate::environment;
 use crate::failure::Failure;
 use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::Runner;
 use crate::target::CopyStream;
 
-const USAGE: &str = "usage: \\copy TABLE [(COLUMN, …)] | (QUERY) FROM | TO 'FILE' | PROGRAM 'COMMAND' | STDOUT [[WITH] \
-                     (OPTION VALUE, …)]";
+const USAGE: &str = "usage: \\copy TABLE [(COLUMN, …)] | (QUERY) FROM | TO 'FILE' | PROGRAM 'COMMAND' | STDIN | STDOUT \
+                     [[WITH] (OPTION VALUE, …)]";
 
 /// What is on this machine's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     File(String),
     Program(String),
+    /// The lines behind the command, or standard output.
     Stream,
+    /// What the shell itself reads or writes, wherever the command is from.
+    Own,
 }
 
 /// A `\copy`.
@@ -43,9 +48,24 @@ impl Copy {
     }
 }
 
-/// Runs a `\copy` with these arguments. Fails with [`Failure::Usage`] if they are wrong or the file cannot be opened,
-/// and as the COPY does.
-pub fn run(argument: &str, runner: &Runner<'_>) -> Result<(), Failure> {
+/// Where the rows of `\copy … FROM STDIN` and `FROM PSTDIN` are.
+pub struct Rows<'a> {
+    /// Behind the command.
+    pub behind: &'a mut dyn BufRead,
+    /// In what the shell reads; `None` if that is the same.
+    pub own: Option<&'a mut dyn BufRead>,
+}
+
+/// Whether rows stand behind a command: it is a `\copy … FROM STDIN`.
+pub fn reads_rows(line: &str) -> bool {
+    let line = line.trim().trim_end_matches(';');
+    let argument = line.strip_prefix("\\copy").filter(|argument| argument.starts_with(char::is_whitespace));
+    argument.and_then(parse).is_some_and(|copy| copy.is_from && copy.place == Place::Stream)
+}
+
+/// Runs a `\copy` with these arguments. Rows of FROM STDIN are read to their end, too, if it fails. Fails with
+/// [`Failure::Usage`] if the arguments are wrong or the file cannot be opened, and as the COPY does.
+pub fn run(argument: &str, runner: &Runner<'_>, rows: Rows<'_>) -> Result<(), Failure> {
     let copy = parse(argument).ok_or_else(|| Failure::Usage(USAGE.to_owned()))?;
     if let (Place::File(file), false) = (&copy.place, runner.copies()) {
         return runner.run(&Source::typed(copy.statement(&quoted(file))));
@@ -58,8 +78,7 @@ pub fn run(argument: &str, runner: &Runner<'_>) -> Result<(), Failure> {
         }
         (Place::Program(command), true) => {
             let failed = |error: std::io::Error| Failure::Usage(format!("cannot run {command}: {error}"));
-            let mut process = Process::new("sh");
-            let mut child = process.args(["-c", command]).stdout(Stdio::piped()).spawn().map_err(failed)?;
+            let mut child = environment::command(command).stdout(Stdio::piped()).spawn().map_err(failed)?;
             let mut output: Box<dyn Read> = match child.stdout.take() {
                 Some(output) => Box::new(output),
                 None => Box::new(std::io::empty()),
@@ -73,16 +92,23 @@ pub fn run(argument: &str, runner: &Runner<'_>) -> Result<(), Failure> {
                 false => Err(Failure::Usage(format!("'{command}' has failed: {status}"))),
             }
         }
-        (Place::Stream, true) => Err(Failure::Usage(
-            "rows stand behind COPY t FROM STDIN; \\copy t FROM 'FILE' and FROM PROGRAM 'COMMAND' read others"
-                .to_owned(),
-        )),
-        (Place::Stream, false) => runner.copy(&statement, CopyStream::To(&mut stdout().lock()), true),
+        (Place::Stream | Place::Own, true) => {
+            let input = match (&copy.place, rows.own) {
+                (Place::Own, Some(own)) => own,
+                _ => rows.behind,
+            };
+            let mut lines = CopiedLines::new(input);
+            let copied = runner.copy(&statement, CopyStream::From(&mut lines), false);
+            let passed = lines.pass();
+            copied?;
+            passed.map_err(|error| Failure::Usage(format!("the rows of \\copy cannot be read: {error}"))).map(|_| ())
+        }
+        (Place::Stream | Place::Own, false) => runner.copy(&statement, CopyStream::To(&mut stdout().lock()), true),
         (place, false) => {
             let target = match place {
                 Place::Program(command) => format!("|{command}"),
                 Place::File(file) => file.clone(),
-                Place::Stream => String::new(),
+                Place::Stream | Place::Own => String::new(),
             };
             let mut output = BufWriter::new(Sink::open(&target)?);
             runner.copy(&statement, CopyStream::To(&mut output), false)?;
@@ -105,7 +131,8 @@ fn parse(argument: &str) -> Option<Copy> {
     }
     let side = tokens.get(at + 1)?;
     let (place, last) = match side.text {
-        stream if ["stdin", "stdout", "pstdin", "pstdout"].iter().any(|name| is(stream, name)) => (Place::Stream, side),
+        stream if ["stdin", "stdout"].iter().any(|name| is(stream, name)) => (Place::Stream, side),
+        own if ["pstdin", "pstdout"].iter().any(|name| is(own, name)) => (Place::Own, side),
         program if is(program, "program") => {
             let command = tokens.get(at + 2)?;
             (Place::Program(unquoted(command.text)), command)
@@ -187,6 +214,13 @@ mod tests {
         );
         is("(select ')' from t) to 'it''s' (header)", "(select ')' from t)", false, file("it's"), "(header)");
         is("t to stdout", "t", false, Place::Stream, "");
+        is("t from pstdin", "t", true, Place::Own, "");
+        assert!(reads_rows("\\copy t (a) FROM STDIN csv;") && reads_rows("\\copy t from stdin"));
+        assert!(
+            !reads_rows("\\copy t from pstdin")
+                && !reads_rows("\\copy t to stdout")
+                && !reads_rows("\\copyt from stdin")
+        );
         is(
             "t FROM PROGRAM 'gzip -dc x'  where a > 1",
             "t",

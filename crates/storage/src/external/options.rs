@@ -86,6 +86,8 @@ pub struct OpenOptions {
     pub rejects_max: usize,
     /// The state of a lake's table that is meant; the last one if `None`.
     pub moment: Option<LakeMoment>,
+    /// Whether bytes of Parquet files of which nothing else is told are texts, as old writers mean them.
+    pub bytes_as_texts: bool,
 }
 
 /// How the characters of a text file are encoded.
@@ -359,6 +361,7 @@ impl OpenOptions {
         self.moment.hash(&mut hasher);
         self.table.hash(&mut hasher);
         self.folder_texts.hash(&mut hasher);
+        self.bytes_as_texts.hash(&mut hasher);
         self.partition_columns.hash(&mut hasher);
         if let Some(schema) = &self.schema {
             for field in schema.fields() {
