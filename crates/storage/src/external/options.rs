@@ -159,6 +159,8 @@ pub struct CsvOptions {
     pub plain_names: bool,
     /// Whether declared columns are those of the file in their order, whatever the header says, if they are as many.
     pub in_order: bool,
+    /// Whether quotes may begin and end anywhere in a field, as in PostgreSQL's COPY.
+    pub quotes_inside: bool,
 }
 
 /// A type that the values of a file of separated values may show.

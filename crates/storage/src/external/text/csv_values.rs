@@ -309,7 +309,8 @@ impl Fields<'_> {
         // A given text for NULL may look like a value.
         let nulls_first = !self.forms.nulls.is_empty();
         for (position, field) in fields.enumerate() {
-            let raw = field.raw(self.text).trim_ascii();
+            let meant = field.is_mixed().then(|| field.text(self.text, self.dialect));
+            let raw = meant.as_deref().unwrap_or_else(|| field.raw(self.text)).trim_ascii();
             if nulls_first && self.forms.is_null(field, raw, false) {
                 append(None);
                 continue;
