@@ -251,6 +251,7 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "escape" if is_csv => csv.escape = Some(byte(one()?)?).filter(|escape| csv.quote.unwrap_or(b'"') != *escape),
         "comment" if is_csv => csv.comment = Some(byte(one()?)?),
         "null" | "null_value" | "nullstr" | "null_regex" if is_csv => csv.nulls = value.texts()?,
+        "force_not_null" if is_csv => csv.without_nulls = value.texts()?,
         "skip" if is_csv => csv.skip = count(one()?)?,
         "decimal_separator" | "decimal" if is_csv => csv.decimal = Some(byte(one()?)?),
         "thousands" if is_csv => csv.thousands = Some(byte(one()?)?),

@@ -133,6 +133,8 @@ pub struct CsvOptions {
     pub escape: Option<u8>,
     /// Records that begin with it are left out.
     pub comment: Option<u8>,
+    /// Columns of text in which no text stands for NULL, and empty fields are empty texts.
+    pub without_nulls: Vec<String>,
     /// The texts that stand for NULL, besides an empty field without quotes in columns that are not strings.
     pub nulls: Vec<String>,
     /// Lines before the header or the first record.

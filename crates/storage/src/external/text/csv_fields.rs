@@ -245,10 +245,10 @@ fn mixed_record(
 fn mixed_field(text: &[u8], start: usize, last: bool, dialect: &Dialect) -> Result<(Field, usize, bool), Found> {
     let mut at = start;
     // The last closing quote; with its flags, if the opening one begins the field.
-    let (mut closed, mut from_start) = (None, None);
-    let found = |end: usize| match (closed, from_start) {
-        (None, _) => Field::new(start, end, 0),
-        (Some(quote), Some(flags)) if quote + 1 == end => Field::new(start + 1, quote, flags | QUOTED),
+    let mut closed: Option<(usize, Option<u32>)> = None;
+    let found = |end: usize, closed| match closed {
+        None => Field::new(start, end, 0),
+        Some((quote, Some(flags))) if quote + 1 == end => Field::new(start + 1, quote, flags | QUOTED),
         _ => Field { start: start as u32 | MIXED, ..Field::new(start, end, QUOTED) },
     };
     loop {
@@ -257,17 +257,17 @@ fn mixed_field(text: &[u8], start: usize, last: bool, dialect: &Dialect) -> Resu
                 return Err(Found::Incomplete);
             }
             let end = text.len() - usize::from(text.ends_with(b"\r") && text.len() > at);
-            return Ok((found(end), text.len(), false));
+            return Ok((found(end, closed), text.len(), false));
         };
         at += length;
         if text[at] != dialect.quote {
             let is_followed = text[at] != b'\n';
             let carriage = !is_followed && at > start && text[at - 1] == b'\r';
-            return Ok((found(at - usize::from(carriage)), at + 1, is_followed));
+            return Ok((found(at - usize::from(carriage), closed), at + 1, is_followed));
         }
         match closing_quote(text, at + 1, dialect) {
             Some((quote, flags)) => {
-                (closed, from_start) = (Some(quote), (at == start).then_some(flags));
+                closed = Some((quote, (at == start).then_some(flags)));
                 at = quote + 1;
             }
             None if last => return Err(Found::Malformed { at, what: "the quote that begins here is never closed" }),
