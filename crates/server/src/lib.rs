@@ -34,6 +34,7 @@ pub mod log;
 pub mod measures;
 pub mod pg;
 pub mod process;
+mod protobuf;
 pub mod registry;
 pub mod roles;
 pub mod scram;
