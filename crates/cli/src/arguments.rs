@@ -191,6 +191,9 @@ pub struct OutputArguments {
     /// Do not tell what commands have done
     #[arg(short = 'q', long)]
     pub quiet: bool,
+    /// Write results to a file, or to a command behind a |, instead of standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub file: Option<String>,
     /// Print row counts and elapsed times on standard error
     #[arg(long)]
     pub timer: bool,

@@ -37,6 +37,7 @@ use crate::display::Display;
 use crate::failure::{Done, Failure, complain};
 use crate::interrupt::Interrupt;
 use crate::open::target;
+use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::{Runner, check_for_terminal};
 use crate::target::Target;
@@ -64,7 +65,7 @@ const INIT_FILE: &str = ".diligencerc";
 /// has failed.
 pub fn run(arguments: &ShellArguments) -> Done {
     let terminal = stdout().is_terminal();
-    if terminal {
+    if terminal && arguments.output.file.is_none() {
         check_for_terminal(arguments.output.format())?;
     }
     let interrupt = Interrupt::install()?;
@@ -84,6 +85,9 @@ pub fn run(arguments: &ShellArguments) -> Done {
             Err(failure) => complain(failure),
             Ok(()) => {}
         }
+    }
+    if let Some(file) = &arguments.output.file {
+        drop(runner.set_sink(Some(Sink::open(file)?)));
     }
     if is_given {
         return run_given(arguments, &shell);

@@ -522,7 +522,16 @@ impl<'a> Shell<'a> {
     fn set_or_list(&self, argument: &str) -> Result<(), Failure> {
         let words = self.words(argument)?;
         match words.split_first() {
-            Some((name, values)) => self.set_variable(name, &values.concat()),
+            Some((name, values)) => {
+                let value = values.concat();
+                self.set_variable(name, &value)?;
+                if name == "QUIET" {
+                    let mut display = self.runner.display();
+                    display.tags = boolean(&value) == Some(false);
+                    self.runner.set_display(display)?;
+                }
+                Ok(())
+            }
             None => {
                 let all = self.variables.all();
                 all.iter().try_for_each(|(name, value)| self.runner.print_line(format!("{name} = {}", quoted(value))))

@@ -252,6 +252,11 @@ fn values_are_separated_as_scripts_want_them() {
     // Commands say what they have done, unless they are to be quiet.
     assert_eq!(of(&["sql", "-A", "-c", "CREATE TABLE t (a int)"], ""), "CREATE TABLE\n");
     assert_eq!(of(&["sql", "-q", "-c", "CREATE TABLE t (a int)"], ""), "");
+    let quiet = "\\set QUIET 1\nCREATE TABLE t (a int);\n\\set QUIET off\nINSERT INTO t VALUES (1);\n";
+    assert_eq!(of(&["shell", "-A"], quiet), "INSERT 1\n");
+    assert_eq!(of(&["-At", "-o", "written", "-c", "SELECT 1", "-c", "SELECT 2"], ""), "");
+    assert_eq!(std::fs::read_to_string(home.join("written")).unwrap(), "1\n2\n");
+    assert_eq!(of(&["shell", "-At", "-o", "| tr 1 9"], "SELECT 1;\n"), "9\n");
     let script = "\\a\n\\t on\n\\f '\\t'\n\\pset null -\nSELECT 1, NULL;\n\\pset recordsep ';'\n\\f ,\n\
                   SELECT * FROM (VALUES (1, 2), (3, 4)) AS v ORDER BY 1;\n\\a\n\\pset format unaligned\nSELECT 5;\n";
     assert_eq!(of(&["shell", "-q"], script), "1\t-\n1,2;3,4\n5\n");
