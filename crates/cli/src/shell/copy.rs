@@ -4,7 +4,7 @@
 //! read and written by a database in this process itself, in all its formats.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdout};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::process::Stdio;
 
 use crate::copied_lines::CopiedLines;
@@ -48,24 +48,27 @@ impl Copy {
     }
 }
 
-/// Where the rows of `\copy … FROM STDIN` and `FROM PSTDIN` are.
-pub struct Rows<'a> {
-    /// Behind the command.
-    pub behind: &'a mut dyn BufRead,
-    /// In what the shell reads; `None` if that is the same.
-    pub own: Option<&'a mut dyn BufRead>,
-}
-
 /// Whether rows stand behind a command: it is a `\copy … FROM STDIN`.
 pub fn reads_rows(line: &str) -> bool {
-    let line = line.trim().trim_end_matches(';');
-    let argument = line.strip_prefix("\\copy").filter(|argument| argument.starts_with(char::is_whitespace));
-    argument.and_then(parse).is_some_and(|copy| copy.is_from && copy.place == Place::Stream)
+    reads(line) == Some(Place::Stream)
 }
 
-/// Runs a `\copy` with these arguments. Rows of FROM STDIN are read to their end, too, if it fails. Fails with
-/// [`Failure::Usage`] if the arguments are wrong or the file cannot be opened, and as the COPY does.
-pub fn run(argument: &str, runner: &Runner<'_>, rows: Rows<'_>) -> Result<(), Failure> {
+/// Whether a command reads what the shell itself reads: it is a `\copy … FROM PSTDIN`.
+pub fn reads_own(line: &str) -> bool {
+    reads(line) == Some(Place::Own)
+}
+
+/// What a `\copy` of rows into a table reads.
+fn reads(line: &str) -> Option<Place> {
+    let line = line.trim().trim_end_matches(';');
+    let argument = line.strip_prefix("\\copy").filter(|argument| argument.starts_with(char::is_whitespace))?;
+    parse(argument).filter(|copy| copy.is_from).map(|copy| copy.place)
+}
+
+/// Runs a `\copy` with these arguments. FROM STDIN and FROM PSTDIN read `input`, or standard input if it is `None`; the
+/// rows are read to their end, too, if it fails. Fails with [`Failure::Usage`] if the arguments are wrong or the file
+/// cannot be opened, and as the COPY does.
+pub fn run(argument: &str, runner: &Runner<'_>, input: Option<&mut dyn BufRead>) -> Result<(), Failure> {
     let copy = parse(argument).ok_or_else(|| Failure::Usage(USAGE.to_owned()))?;
     if let (Place::File(file), false) = (&copy.place, runner.copies()) {
         return runner.run(&Source::typed(copy.statement(&quoted(file))));
@@ -93,9 +96,13 @@ pub fn run(argument: &str, runner: &Runner<'_>, rows: Rows<'_>) -> Result<(), Fa
             }
         }
         (Place::Stream | Place::Own, true) => {
-            let input = match (&copy.place, rows.own) {
-                (Place::Own, Some(own)) => own,
-                _ => rows.behind,
+            let mut standard;
+            let input: &mut dyn BufRead = match input {
+                Some(input) => input,
+                None => {
+                    standard = stdin().lock();
+                    &mut standard
+                }
             };
             let mut lines = CopiedLines::new(input);
             let copied = runner.copy(&statement, CopyStream::From(&mut lines), false);

@@ -12,7 +12,7 @@ use diligence_server::texts;
 
 use super::commands::{self, Command, PrintedTo};
 use super::conditions::Conditions;
-use super::copy::{self, Rows};
+use super::copy;
 use super::crosstab::crosstab;
 use super::looks;
 use super::script::{Part, Piece, parts};
@@ -450,17 +450,12 @@ impl<'a> Shell<'a> {
         if self.interactive && rows.input.is_none() && rows.behind.is_none() && copy::reads_rows(line) {
             self.runner.print_line("Enter rows, and \\. on a line of its own behind the last one.")?;
         }
-        // Standard input is locked only where nothing else reads it.
-        let copied = match (rows.behind, rows.input) {
-            (Some(behind), None) => copy::run(argument, self.runner, Rows { behind, own: Some(&mut stdin().lock()) }),
-            (Some(behind), own) => copy::run(argument, self.runner, Rows { behind, own }),
-            (None, Some(behind)) if self.reads_file.get() => {
-                copy::run(argument, self.runner, Rows { behind, own: Some(&mut stdin().lock()) })
-            }
-            (None, Some(behind)) => copy::run(argument, self.runner, Rows { behind, own: None }),
-            (None, None) => copy::run(argument, self.runner, Rows { behind: &mut stdin().lock(), own: None }),
+        let input = match rows.behind {
+            _ if copy::reads_own(line) => rows.input.filter(|_| !self.reads_file.get()),
+            Some(behind) => Some(behind as &mut dyn BufRead),
+            None => rows.input,
         };
-        self.noted(copied)
+        self.noted(copy::run(argument, self.runner, input))
     }
 
     /// psql's `\bind`: the statement is prepared, and what stands behind the values (`\g` if nothing does) runs it.
