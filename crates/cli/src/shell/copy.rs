@@ -1,7 +1,8 @@
 //! `\copy`: COPY between a table and a file, a command or a stream of this machine.
 //!
 //! The statement is COPY … TO STDOUT or FROM STDIN: against a server, the rows go over the connection. Only files are
-//! read and written by a database in this process itself, in all its formats.
+//! read and written by a database in this process itself, in all its formats. Those of psql, `text` and `binary`, are
+//! none of them, and go the same way as to a server.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
@@ -17,6 +18,12 @@ use crate::target::CopyStream;
 
 const USAGE: &str = "usage: \\copy TABLE [(COLUMN, …)] | (QUERY) FROM | TO 'FILE' | PROGRAM 'COMMAND' | STDIN | STDOUT \
                      [[WITH] (OPTION VALUE, …)]";
+
+/// How names of files end whose formats a database reads itself.
+const ENDINGS: [&str; 13] = [
+    ".csv", ".tsv", ".tab", ".psv", ".json", ".jsonl", ".ndjson", ".ldjson", ".parquet", ".arrow", ".arrows", ".ipc",
+    ".feather",
+];
 
 /// What is on this machine's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +77,9 @@ fn reads(line: &str) -> Option<Place> {
 /// cannot be opened, and as the COPY does.
 pub fn run(argument: &str, runner: &Runner<'_>, input: Option<&mut dyn BufRead>) -> Result<(), Failure> {
     let copy = parse(argument).ok_or_else(|| Failure::Usage(USAGE.to_owned()))?;
-    if let (Place::File(file), false) = (&copy.place, runner.copies()) {
+    if let (Place::File(file), false) = (&copy.place, runner.copies())
+        && !is_of_protocol(file, &copy.rest)
+    {
         return runner.run(&Source::typed(copy.statement(&quoted(file))));
     }
     let statement = copy.statement(if copy.is_from { "STDIN" } else { "STDOUT" });
@@ -122,6 +131,23 @@ pub fn run(argument: &str, runner: &Runner<'_>, input: Option<&mut dyn BufRead>)
             output.flush().map_err(|error| Failure::output(&error))
         }
     }
+}
+
+/// Whether a file has rows as COPY has them on a connection: it is said to be of the format `text` or `binary`, or
+/// nothing tells another one.
+fn is_of_protocol(file: &str, options: &str) -> bool {
+    let words = options.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let words = words.map(str::to_ascii_lowercase).collect::<Vec<_>>();
+    let formats = words.windows(2).filter(|pair| pair[0] == "format").map(|pair| pair[1].as_str());
+    let formats = formats.collect::<Vec<_>>();
+    let first = words.iter().find(|word| *word != "with").map(String::as_str);
+    if formats.iter().any(|format| ["text", "binary"].contains(format)) || first == Some("binary") {
+        return true;
+    }
+    let is_told = !formats.is_empty() || words.iter().any(|word| ["csv", "stored"].contains(&word.as_str()));
+    let name = file.to_ascii_lowercase();
+    let packed = [".gz", ".zst", ".bz2", ".xz"].iter().find_map(|ending| name.strip_suffix(ending));
+    !is_told && !ENDINGS.iter().any(|ending| packed.unwrap_or(&name).ends_with(ending))
 }
 
 fn quoted(text: &str) -> String {
@@ -235,6 +261,20 @@ mod tests {
             Place::Program("gzip -dc x".to_owned()),
             "where a > 1",
         );
+        for (file, options) in
+            [("a.txt", ""), ("a", "null '-'"), ("a.csv", "(format text)"), ("a.txt.gz", ""), ("a", "with binary")]
+        {
+            assert!(is_of_protocol(file, options), "{file} {options}");
+        }
+        for (file, options) in [
+            ("a.csv", ""),
+            ("A.JSON.gz", ""),
+            ("a.txt", "csv header"),
+            ("a", "(FORMAT 'parquet')"),
+            ("a.parquet", "where b = 'binary'"),
+        ] {
+            assert!(!is_of_protocol(file, options), "{file} {options}");
+        }
         for wrong in ["", "t", "t from", "from 'a'", "t from program", "t into 'x'"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }

@@ -208,6 +208,13 @@ fn a_copy_reads_and_writes_files_of_this_machine() {
     assert_eq!(succeeds(home, script), "n\n3\n");
     assert_eq!(succeeds(home, "\\copy (SELECT 1 AS a) to here.csv\n"), "");
     assert_eq!(std::fs::read_to_string(home.join("here.csv")).unwrap(), "a\n1\n");
+    // So are psql's own formats.
+    std::fs::write(home.join("in.txt"), "1\tone\\ttab\n2\t\\N\n").unwrap();
+    let script = "CREATE TABLE t (a int, b text);\n\\copy t from in.txt\n\\copy (select * from t order by a) to out.txt\n\
+                  \\copy t to 'out.csv' (format binary)\n\\copy t from out.csv (format binary)\n\
+                  SELECT count(*) AS n, count(b) AS m, max(b) AS b FROM t;\n";
+    assert_eq!(succeeds(home, script), "n,m,b\n4,2,one\ttab\n");
+    assert_eq!(std::fs::read_to_string(home.join("out.txt")).unwrap(), "1\tone\\ttab\n2\t\\N\n");
 }
 
 #[test]
