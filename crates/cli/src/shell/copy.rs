@@ -146,8 +146,10 @@ fn is_of_protocol(file: &str, options: &str) -> bool {
     }
     let is_told = !formats.is_empty() || words.iter().any(|word| ["csv", "stored"].contains(&word.as_str()));
     let name = file.to_ascii_lowercase();
+    // Folders, patterns and URLs are a database's, too.
+    let is_plain = !name.ends_with('/') && !name.contains("://") && !name.contains(['*', '?', '[']);
     let packed = [".gz", ".zst", ".bz2", ".xz"].iter().find_map(|ending| name.strip_suffix(ending));
-    !is_told && !ENDINGS.iter().any(|ending| packed.unwrap_or(&name).ends_with(ending))
+    !is_told && is_plain && !ENDINGS.iter().any(|ending| packed.unwrap_or(&name).ends_with(ending))
 }
 
 fn quoted(text: &str) -> String {
@@ -272,6 +274,9 @@ mod tests {
             ("a.txt", "csv header"),
             ("a", "(FORMAT 'parquet')"),
             ("a.parquet", "where b = 'binary'"),
+            ("folder/", ""),
+            ("s3://bucket/a", ""),
+            ("folder/*", ""),
         ] {
             assert!(!is_of_protocol(file, options), "{file} {options}");
         }
