@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// How the values of a field are written.
-enum Kind {
+pub(crate) enum Kind {
     Text,
     /// Hexadecimal digits in JSON.
     Bytes,
@@ -22,7 +22,7 @@ enum Kind {
 }
 
 /// A name in JSON, the number, and the kind.
-type Field = (&'static str, u32, Kind);
+pub(crate) type Field = (&'static str, u32, Kind);
 
 /// A message about statements.
 pub(crate) static TRACES: [Field; 1] = [("resourceSpans", 1, Kind::Message(&RESOURCE_SPANS))];
