@@ -42,7 +42,10 @@ pub(super) fn uuids_as_bytes(array: &ArrayRef, field: &Field) -> Result<ArrayRef
             let array = array.as_struct();
             // What lies in a field of a struct that is NULL is no value.
             let columns = array.columns().iter().zip(fields);
-            let columns = columns.map(|(column, field)| uuids_as_bytes(&masked(column, array.nulls()), field));
+            let columns = columns.map(|(column, field)| match field.is_nullable() {
+                true => uuids_as_bytes(&masked(column, array.nulls()), field),
+                false => uuids_as_bytes(column, field),
+            });
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let (rows, nulls) = (array.len(), array.nulls().cloned());
             let array = StructArray::try_new_with_length(fields.clone(), columns, nulls, rows);
