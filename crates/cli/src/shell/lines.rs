@@ -37,9 +37,9 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-/// Runs the lines of the input of this name: each statement when its last line has come, and each command, to the end of the input. An error is printed and
-/// the next statement runs, unless ON_ERROR_STOP is on; the run as a whole has failed then. Fails if the input cannot
-/// be read.
+/// Runs the lines of the input of this name: each statement when its last line has come, and each command, to the end
+/// of the input. An error is printed and the next statement runs, unless ON_ERROR_STOP is on; the run as a whole has
+/// failed then. Fails if the input cannot be read.
 pub fn run(name: &str, input: impl BufRead, shell: &Shell<'_>) -> Done {
     let mut failed = 0u64;
     // The lines of a statement that has not ended, and the number of the first.

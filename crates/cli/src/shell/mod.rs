@@ -109,8 +109,8 @@ pub fn run(arguments: &ShellArguments) -> Done {
     converse(&shell, target)
 }
 
-/// Runs the files and then the commands of the command line, as a pipe's lines are run. Each goes on after the failure of
-/// another one, unless ON_ERROR_STOP is on.
+/// Runs the files and then the commands of the command line, as a pipe's lines are run. Each goes on after the failure
+/// of another one, unless ON_ERROR_STOP is on.
 fn run_given(arguments: &ShellArguments, shell: &Shell<'_>) -> Done {
     let mut failed = 0;
     let mut noted = |done: Done| match done {
