@@ -120,7 +120,11 @@ impl<'a> Runner<'a> {
         let interrupt = self.interrupt.statement();
         let location = || Location { source: None, statement: sql.to_owned(), line: 1, column: 1 };
         let done = self.target.copy(sql, stream, &interrupt);
-        let done = done.map_err(|error| Failure::Statement(error, Some(location())))?;
+        self.copied(done.map_err(|error| Failure::Statement(error, Some(location())))?, begun, is_shown)
+    }
+
+    /// Says what a COPY has done.
+    fn copied(&self, done: StatementResult, begun: Instant, is_shown: bool) -> Result<(), Failure> {
         let StatementResult::Command { tag, rows } = done else { return Ok(()) };
         let display = self.display();
         self.rows.set(rows.unwrap_or(0));
@@ -238,6 +242,9 @@ impl<'a> Runner<'a> {
             Ok(None) | Err(_) => {}
         }
         let interrupt = self.interrupt.statement();
+        if let Some(done) = self.target.copy_file(&location.statement, &interrupt) {
+            return self.copied(done.map_err(failed)?, begun, false);
+        }
         let mut progress = StatementProgress::begin();
         let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
 

@@ -215,6 +215,13 @@ fn a_copy_reads_and_writes_files_of_this_machine() {
                   SELECT count(*) AS n, count(b) AS m, max(b) AS b FROM t;\n";
     assert_eq!(succeeds(home, script), "n,m,b\n4,2,one\ttab\n");
     assert_eq!(std::fs::read_to_string(home.join("out.txt")).unwrap(), "1\tone\\ttab\n2\t\\N\n");
+    // COPY itself, too, also in statements of the command line.
+    let script = "CREATE TABLE t (a int, b text); COPY t FROM 'in.txt'; COPY t TO 'all.bin' (FORMAT binary);\
+                  COPY t FROM 'all.bin' WITH BINARY; COPY (SELECT count(*), max(b) FROM t) TO 'all.txt' (FORMAT text)";
+    let ran = run(home, &["-qc", script], "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(home.join("all.txt")).unwrap(), "4\tone\\ttab\n");
+    fails(home, "CREATE TABLE t (a int);\nCOPY t FROM 'nowhere.txt' (FORMAT text);\n", "could not open file");
 }
 
 #[test]
