@@ -28,8 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A COPY … FROM STDIN or TO STDOUT.
 pub struct ProcessCopy(CopyStatement);
 
-/// A COPY between a table and a file in the formats `text` and `binary`, or in CSV with options that only PostgreSQL
-/// has.
+/// A COPY between a table and a file in the formats `text` and `binary`, or from one in CSV with options that only
+/// PostgreSQL has.
 pub struct ProcessFileCopy {
     copy: ProcessCopy,
     file: String,
@@ -38,7 +38,13 @@ pub struct ProcessFileCopy {
 impl ProcessFileCopy {
     /// The COPY that a statement is; `None` of other statements. Fails with kind `Input` if it cannot be read.
     pub fn of(sql: &str) -> Result<Option<Self>> {
-        Ok(with_file(sql)?.map(|(copy, file)| Self { copy: ProcessCopy(copy), file }))
+        // The engine writes CSV in all its forms itself.
+        let is_own = |copy: &CopyStatement| match copy {
+            CopyStatement::In(_) => true,
+            CopyStatement::Out(copy) => copy.options.format != CopyFormat::Csv,
+        };
+        let found = with_file(sql)?.filter(|(copy, _)| is_own(copy));
+        Ok(found.map(|(copy, file)| Self { copy: ProcessCopy(copy), file }))
     }
 
     /// Runs it, and gives the number of rows. A file that is written is complete before it gets its name. Fails as

@@ -222,6 +222,11 @@ fn a_copy_reads_and_writes_files_of_this_machine() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
     assert_eq!(std::fs::read_to_string(home.join("all.txt")).unwrap(), "4\tone\\ttab\n");
     fails(home, "CREATE TABLE t (a int);\nCOPY t FROM 'nowhere.txt' (FORMAT text);\n", "could not open file");
+    let quoted = "COPY (SELECT 1 AS a, 'x' AS b) TO 'quoted.csv' (FORMAT csv, HEADER, FORCE_QUOTE (b));\n\
+                  CREATE TABLE t (a int, b text);\nCOPY t FROM 'quoted.csv' (FORMAT csv, HEADER, ON_ERROR ignore);\n\
+                  SELECT * FROM t;\n";
+    assert_eq!(succeeds(home, quoted), "a,b\n1,x\n");
+    assert_eq!(std::fs::read_to_string(home.join("quoted.csv")).unwrap(), "a,b\n1,\"x\"\n");
 }
 
 #[test]
