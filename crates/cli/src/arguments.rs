@@ -170,6 +170,30 @@ pub struct OutputArguments {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+    /// Values with a separator between them and without widths, as --format unaligned
+    #[arg(short = 'A', long, conflicts_with = "format")]
+    pub no_align: bool,
+    /// As --format csv
+    #[arg(long, conflicts_with_all = ["format", "no_align"])]
+    pub csv: bool,
+    /// Rows only, without names of columns, numbers of rows and what commands have done
+    #[arg(short = 't', long)]
+    pub tuples_only: bool,
+    /// The values of a row one below the other
+    #[arg(short = 'x', long)]
+    pub expanded: bool,
+    /// What stands between values that are not aligned [default: |]
+    #[arg(short = 'F', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub field_separator: Option<String>,
+    /// What stands between rows that are not aligned [default: the end of a line]
+    #[arg(short = 'R', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub record_separator: Option<String>,
+    /// Do not tell what commands have done
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+    /// Write results to a file, or to a command behind a |, instead of standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub file: Option<String>,
     /// Print row counts and elapsed times on standard error
     #[arg(long)]
     pub timer: bool,
@@ -177,6 +201,17 @@ pub struct OutputArguments {
     /// first and the last 20; otherwise all]
     #[arg(long, value_name = "N")]
     pub max_rows: Option<usize>,
+}
+
+impl OutputArguments {
+    /// The format, whichever option says it.
+    pub fn format(&self) -> Format {
+        match (self.no_align, self.csv) {
+            (true, _) => Format::Unaligned,
+            (false, true) => Format::Csv,
+            (false, false) => self.format,
+        }
+    }
 }
 
 /// `diligence sql`.
@@ -218,8 +253,14 @@ pub struct ShellArguments {
     #[arg(short = 'v', long = "variable", value_name = "NAME=VALUE", value_parser = variable)]
     pub variables: Vec<(String, String)>,
     /// Do not run the file that $DILIGENCE_INIT names, or ~/.diligencerc, first
-    #[arg(long)]
+    #[arg(short = 'X', long)]
     pub no_init: bool,
+    /// Statements and commands to run instead of those that are entered; may be repeated
+    #[arg(short = 'c', long = "command", value_name = "TEXT")]
+    pub commands: Vec<String>,
+    /// File of statements and commands to run instead, or - for standard input; may be repeated; files run first
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
 }
 
 /// `diligence top`.

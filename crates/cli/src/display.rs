@@ -1,7 +1,7 @@
 //! How results are shown. The command line says how it begins, and commands of the shell change it.
 
 use crate::arguments::OutputArguments;
-use crate::output::{Format, TableOptions};
+use crate::output::{Expanded, Format, TableOptions};
 
 /// The most rows of a table that `sql` shows on a terminal by default: a few screens.
 const SQL_ROWS_MAX: usize = 1_000;
@@ -23,6 +23,8 @@ pub struct Display {
     pub rows_chosen: bool,
     /// Whether results on a terminal go through a pager.
     pub pager: bool,
+    /// Whether it is told what commands have done: `INSERT 1`.
+    pub tags: bool,
 }
 
 impl Display {
@@ -45,12 +47,24 @@ impl Display {
             Some(rows) => Some(rows),
             None => rows,
         };
+        let defaults = TableOptions::default();
+        let separator = |chosen: &Option<String>, default: String| chosen.clone().unwrap_or(default);
+        let table = TableOptions {
+            rows,
+            headers: !output.tuples_only,
+            footer: !output.tuples_only,
+            expanded: if output.expanded { Expanded::On } else { defaults.expanded },
+            field_separator: separator(&output.field_separator, defaults.field_separator),
+            record_separator: separator(&output.record_separator, defaults.record_separator),
+            ..TableOptions::default()
+        };
         Self {
-            format: output.format,
+            format: output.format(),
             timer: output.timer,
-            table: TableOptions { rows, ..TableOptions::default() },
+            table,
             rows_chosen: output.max_rows.is_some(),
             pager: false,
+            tags: !output.quiet,
         }
     }
 

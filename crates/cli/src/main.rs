@@ -20,6 +20,7 @@ mod completions;
 mod configuration;
 mod copied_lines;
 mod display;
+mod environment;
 mod failure;
 mod generate;
 mod interrupt;

@@ -13,7 +13,8 @@ pub fn spelled_out(arguments: Vec<OsString>) -> Vec<OsString> {
     let Some((program, rest)) = arguments.split_first() else { return arguments };
     let files = rest.iter().take_while(|argument| is_data(argument)).count();
     let (files, rest) = rest.split_at(files);
-    let is_first_command = rest.first().is_some_and(|first| gives_statements(first));
+    let is_option = |first: &OsString| first.to_str().is_some_and(|first| first.starts_with('-'));
+    let is_first_command = rest.first().is_some_and(is_option) && rest.iter().any(|other| gives_statements(other));
     if files.is_empty() && !is_first_command {
         return arguments;
     }
@@ -40,9 +41,13 @@ fn is_data(argument: &OsStr) -> bool {
 /// Whether the argument announces statements.
 fn gives_statements(argument: &OsStr) -> bool {
     argument.to_str().is_some_and(|text| {
-        let is_short = |flag| text.starts_with(flag) && !text.starts_with("--");
+        // Options without a value may stand before it: `-Atc`.
+        let is_short = |flag: char| {
+            let options = text.strip_prefix('-').unwrap_or_default().trim_start_matches(['A', 't', 'x', 'q', 'X']);
+            options.starts_with(flag)
+        };
         let is_long = |flag: &str| text.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
-        is_short("-c") || is_short("-f") || is_long("--command") || is_long("--file")
+        is_short('c') || is_short('f') || is_long("--command") || is_long("--file")
     })
 }
 
@@ -65,6 +70,9 @@ mod tests {
     fn subcommands_are_added() {
         assert_eq!(spelled(&["-c", "SELECT 1"]), "sql -c SELECT 1");
         assert_eq!(spelled(&["-f", "q.sql"]), "sql -f q.sql");
+        assert_eq!(spelled(&["-Atc", "SELECT 1"]), "sql -Atc SELECT 1");
+        assert_eq!(spelled(&["-At", "-F", ";", "-c", "SELECT 1"]), "sql -At -F ; -c SELECT 1");
+        assert_eq!(spelled(&["a.csv", "-qAt", "-c", "SELECT 1"]), "sql --data a.csv -qAt -c SELECT 1");
         assert_eq!(spelled(&["a.csv"]), "shell --data a.csv");
         assert_eq!(spelled(&["a.csv", "b.parquet", "--db", "shop"]), "shell --data a.csv --data b.parquet --db shop");
         assert_eq!(spelled(&["a.csv", "-c", "SELECT 1"]), "sql --data a.csv -c SELECT 1");

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
+use crate::environment;
 use crate::failure::Failure;
 
 /// The pager if none is chosen. It leaves what fits on the screen there, and scrolls to the side.
@@ -52,7 +53,7 @@ pub struct Pipe(Child);
 
 impl Pipe {
     fn start(command: &str) -> io::Result<Self> {
-        Command::new("sh").args(["-c", command]).stdin(Stdio::piped()).spawn().map(Self)
+        environment::command(command).stdin(Stdio::piped()).spawn().map(Self)
     }
 }
 
@@ -83,7 +84,7 @@ pub struct Pager {
 impl Pager {
     /// The pager of the environment, or less.
     pub fn new() -> Self {
-        let named = |name: &str| std::env::var(name).ok().filter(|command| !command.trim().is_empty());
+        let named = |name: &str| environment::value(name).filter(|command| !command.trim().is_empty());
         let command = named("DILIGENCE_PAGER").or_else(|| named("PAGER")).unwrap_or_else(|| PAGER.to_owned());
         Self { command, pipe: None }
     }

@@ -8,19 +8,23 @@ use crate::failure::{Done, Failure};
 use crate::interrupt::Interrupt;
 use crate::open::target;
 use crate::shell;
+use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::{Runner, check_for_terminal};
 
 /// Runs the subcommand. Fails with the first error.
 pub fn run(arguments: &SqlArguments) -> Done {
     let terminal = stdout().is_terminal();
-    if terminal {
-        check_for_terminal(arguments.output.format)?;
+    if terminal && arguments.output.file.is_none() {
+        check_for_terminal(arguments.output.format())?;
     }
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;
     let (target, _) = target(arguments.connect.as_deref(), &arguments.database)?;
     let runner = Runner::new(target.as_ref(), &interrupt, Display::of_sql(&arguments.output, terminal), terminal);
+    if let Some(file) = &arguments.output.file {
+        drop(runner.set_sink(Some(Sink::open(file)?)));
+    }
     for source in &sources {
         runner.run(source)?;
     }

@@ -120,11 +120,15 @@ impl<'a> Runner<'a> {
         let interrupt = self.interrupt.statement();
         let location = || Location { source: None, statement: sql.to_owned(), line: 1, column: 1 };
         let done = self.target.copy(sql, stream, &interrupt);
-        let done = done.map_err(|error| Failure::Statement(error, Some(location())))?;
+        self.copied(done.map_err(|error| Failure::Statement(error, Some(location())))?, begun, is_shown)
+    }
+
+    /// Says what a COPY has done.
+    fn copied(&self, done: StatementResult, begun: Instant, is_shown: bool) -> Result<(), Failure> {
         let StatementResult::Command { tag, rows } = done else { return Ok(()) };
         let display = self.display();
         self.rows.set(rows.unwrap_or(0));
-        if !is_shown && display.format == Format::Table && display.table.footer {
+        if !is_shown && display.format.is_for_people() && display.table.footer && display.tags {
             self.print_line(format!("{tag} {}", self.rows()))?;
         }
         if display.timer {
@@ -238,6 +242,9 @@ impl<'a> Runner<'a> {
             Ok(None) | Err(_) => {}
         }
         let interrupt = self.interrupt.statement();
+        if let Some(done) = self.target.copy_file(&location.statement, &interrupt) {
+            return self.copied(done.map_err(failed)?, begun, false);
+        }
         let mut progress = StatementProgress::begin();
         let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
 
@@ -271,7 +278,9 @@ impl<'a> Runner<'a> {
     /// How tables look on standard output; on a terminal, in its current width.
     fn table_here(&self, display: &Display) -> TableOptions {
         let width = || console::Term::stdout().size_checked().map(|(_, width)| usize::from(width));
-        TableOptions { width: self.terminal.then(width).flatten(), ..display.table.clone() }
+        // Only a table says that it leaves rows out.
+        let rows = display.table.rows.filter(|_| display.rows_chosen || display.format == Format::Table);
+        TableOptions { rows, width: self.terminal.then(width).flatten(), ..display.table.clone() }
     }
 
     /// As [`show`](Self::show), to the last byte.
@@ -327,7 +336,7 @@ impl<'a> Runner<'a> {
         // The row count of a command is known only at its end.
         if let StatementResult::Command { tag, rows: affected } = result.kind() {
             rows = affected.unwrap_or(0);
-            if look.format == Format::Table && look.table.footer {
+            if look.format.is_for_people() && look.table.footer && look.tags {
                 // `CREATE TABLE 0` would say nothing more than `CREATE TABLE`.
                 let count = affected.filter(|affected| *affected > 0 || !tag.starts_with("CREATE"));
                 let count = count.map(|count| format!(" {count}")).unwrap_or_default();

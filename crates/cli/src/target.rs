@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::Error;
 use diligence_db::{Progress, QueryResult, ResultKind, Session, sqlstate};
-use diligence_server::{ProcessCopy, is_idle_setting};
+use diligence_server::{ProcessCopy, ProcessFileCopy, is_idle_setting};
 
 use crate::failure::complain;
 use crate::interrupt::InterruptGuard;
@@ -42,6 +42,12 @@ pub trait Target {
     /// Runs a COPY … FROM STDIN or TO STDOUT to its end. Fails as the statement does, and if the stream fails.
     fn copy(&self, sql: &str, stream: CopyStream<'_>, interrupt: &InterruptGuard<'_>)
     -> Result<StatementResult, Error>;
+
+    /// Runs a COPY with a file in a format that COPY … FROM STDIN has; `None` of other statements, and if the target
+    /// does that itself.
+    fn copy_file(&self, _sql: &str, _interrupt: &InterruptGuard<'_>) -> Option<Result<StatementResult, Error>> {
+        None
+    }
 
     /// Names for completion.
     fn words(&self) -> KnownWords;
@@ -143,6 +149,14 @@ impl Target for Session {
             CopyStream::To(output) => copy.write(self, output, &is_stopped)?,
         };
         Ok(StatementResult::Command { tag: "COPY".to_owned(), rows: Some(rows) })
+    }
+
+    fn copy_file(&self, sql: &str, interrupt: &InterruptGuard<'_>) -> Option<Result<StatementResult, Error>> {
+        // What cannot be read fails as a statement of its own.
+        let copy = ProcessFileCopy::of(sql).ok().flatten()?;
+        let mut tell = |note: &str| complain(format!("notice: {}", printable(note)));
+        let rows = copy.run(self, &|| interrupt.interrupted(), &mut tell);
+        Some(rows.map(|rows| StatementResult::Command { tag: "COPY".to_owned(), rows: Some(rows) }))
     }
 
     fn words(&self) -> KnownWords {

@@ -1,7 +1,8 @@
 //! A collector of OpenTelemetry: where it is, and how something is posted to it.
 //!
-//! OTLP over HTTP/1.1, with JSON as its body; encrypted where the URL begins with `https`. Headers that a collector
-//! wants besides, such as a key, are those of the environment variable that OpenTelemetry has for them.
+//! OTLP over HTTP/1.1, with JSON or Protocol Buffers as its body; encrypted where the URL begins with `https`. Headers
+//! that a collector wants besides, such as a key, and the form of the body are those of the environment variables that
+//! OpenTelemetry has for them.
 
 use std::fmt;
 use std::io;
@@ -18,10 +19,38 @@ const PORT: u16 = 4318;
 const ENCRYPTED_PORT: u16 = 443;
 /// Headers for the collector: `key=value,key=value`.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// The form of the body: `http/json` or `http/protobuf`.
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 /// How long a collector may take to answer.
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are looked at: its first line is in them.
 const ANSWER_BYTES_MAX: usize = 4096;
+
+/// The form of what is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Protobuf,
+}
+
+impl Form {
+    /// The form of an environment variable's value; JSON if it has none. Fails with a message for one that is not
+    /// spoken.
+    fn named(name: Option<&str>) -> Result<Self, String> {
+        match name.map(str::trim) {
+            None | Some("" | "http/json") => Ok(Self::Json),
+            Some("http/protobuf") => Ok(Self::Protobuf),
+            Some(other) => Err(format!("{PROTOCOL} is '{other}'; http/json and http/protobuf are spoken")),
+        }
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/x-protobuf",
+        }
+    }
+}
 
 /// Where a collector listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +60,7 @@ pub struct Collector {
     port: u16,
     /// What stands before `/v1/traces`; empty, or a slash and more.
     path: String,
+    form: Form,
 }
 
 impl FromStr for Collector {
@@ -53,6 +83,7 @@ impl FromStr for Collector {
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
             port: uri.port_u16().unwrap_or(if is_encrypted { ENCRYPTED_PORT } else { PORT }),
             path: uri.path().trim_end_matches('/').to_owned(),
+            form: Form::named(std::env::var(PROTOCOL).ok().as_deref())?,
         })
     }
 }
@@ -95,16 +126,21 @@ fn unescaped(text: &str) -> String {
 }
 
 impl Collector {
-    /// Posts a JSON text about `what`: `traces` or `metrics`. Fails if the collector cannot be reached, takes too long,
-    /// or refuses it.
-    pub(crate) async fn post(&self, what: &str, body: &str) -> io::Result<()> {
+    /// The form of what it gets.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Posts a message of this form about `what`: `traces` or `metrics`. Fails if the collector cannot be reached,
+    /// takes too long, or refuses it.
+    pub(crate) async fn post(&self, what: &str, body: &[u8]) -> io::Result<()> {
         match tokio::time::timeout(TIME_MAX, self.exchange(what, body)).await {
             Ok(done) => done,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the collector does not answer")),
         }
     }
 
-    async fn exchange(&self, what: &str, body: &str) -> io::Result<()> {
+    async fn exchange(&self, what: &str, body: &[u8]) -> io::Result<()> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         if !self.is_encrypted {
             return self.talk(stream, what, body).await;
@@ -118,18 +154,19 @@ impl Collector {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 
-    async fn talk(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, what: &str, body: &str) -> io::Result<()> {
+    async fn talk(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, what: &str, body: &[u8]) -> io::Result<()> {
         let (path, length, version) = (&self.path, body.len(), env!("CARGO_PKG_VERSION"));
+        let media_type = self.form.media_type();
         let named = headers(&std::env::var(HEADERS).unwrap_or_default());
         let named = named.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<String>();
         let head = format!(
             "POST {path}/v1/{what} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: diligence/{version}\r\n\
-             Content-Type: application/json\r\nContent-Length: {length}\r\n{named}Connection: close\r\n\r\n",
+             Content-Type: {media_type}\r\nContent-Length: {length}\r\n{named}Connection: close\r\n\r\n",
             self.named_host(),
             self.port
         );
         stream.write_all(head.as_bytes()).await?;
-        stream.write_all(body.as_bytes()).await?;
+        stream.write_all(body).await?;
         stream.flush().await?;
         let mut answer = Vec::new();
         let mut part = [0; 512];
@@ -167,6 +204,14 @@ mod tests {
         for wrong in ["", "collector", "127.0.0.1:4318", "ftp://a", "http://", "http://a?b=c"] {
             assert!(shown(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_form_has_a_name() {
+        assert_eq!(Form::named(None), Ok(Form::Json));
+        assert_eq!(Form::named(Some("http/json")), Ok(Form::Json));
+        assert_eq!(Form::named(Some(" http/protobuf ")).map(Form::media_type), Ok("application/x-protobuf"));
+        assert!(Form::named(Some("grpc")).unwrap_err().contains("http/protobuf"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a server does with its clients, where the database is in this process: the rows of COPY … FROM STDIN and TO
-//! STDOUT come from a reader and go to a writer, and settings of clients are taken that mean nothing.
+//! STDOUT come from a reader and go to a writer, files have the forms that clients get, and settings of clients are
+//! taken that mean nothing.
 
 use std::io::{self, Read, Write};
 use std::task::Poll;
@@ -13,8 +14,9 @@ use futures::executor::block_on;
 use crate::encoding::columns::{Columns, Form};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Framing, Verbosity};
 use crate::pg::CopyDecoder;
+use crate::pg::copied_file::{FileSource, FileTarget};
 use crate::session::commands::{Command, command};
-use crate::session::copy::{CopyIn, CopyOut, CopyStatement, check_forced, copied_into, with_client};
+use crate::session::copy::{CopyIn, CopyOut, CopyStatement, check_forced, copied_into, with_client, with_file};
 use crate::session::settings::ClientSettings;
 
 /// Bytes that are read, and written, at once.
@@ -25,6 +27,67 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A COPY … FROM STDIN or TO STDOUT.
 pub struct ProcessCopy(CopyStatement);
+
+/// A COPY between a table and a file in the formats `text` and `binary`, or from one in CSV with options that only
+/// PostgreSQL has.
+pub struct ProcessFileCopy {
+    copy: ProcessCopy,
+    file: String,
+}
+
+impl ProcessFileCopy {
+    /// The COPY that a statement is; `None` of other statements. Fails with kind `Input` if it cannot be read.
+    pub fn of(sql: &str) -> Result<Option<Self>> {
+        // The engine writes CSV in all its forms itself.
+        let is_own = |copy: &CopyStatement| match copy {
+            CopyStatement::In(_) => true,
+            CopyStatement::Out(copy) => copy.options.format != CopyFormat::Csv,
+        };
+        let found = with_file(sql)?.filter(|(copy, _)| is_own(copy));
+        Ok(found.map(|(copy, file)| Self { copy: ProcessCopy(copy), file }))
+    }
+
+    /// Runs it, and gives the number of rows. A file that is written is complete before it gets its name. Fails as
+    /// [`ProcessCopy::read`] and [`ProcessCopy::write`] do, and with 58P01 or 42501 if the file cannot be opened.
+    pub fn run(&self, session: &Session, is_stopped: &dyn Fn() -> bool, tell: &mut dyn FnMut(&str)) -> Result<u64> {
+        session.may_use_files("COPY with a file")?;
+        if self.copy.reads() {
+            let mut source = SourceReader(Some(FileSource::open(&self.file)?));
+            return self.copy.read(session, &mut source, is_stopped, tell);
+        }
+        let mut target = TargetWriter(FileTarget::create(&self.file)?);
+        let rows = self.copy.write(session, &mut target, is_stopped)?;
+        target.0.finish()?;
+        Ok(rows)
+    }
+}
+
+/// A file as a reader; without it once it has failed.
+struct SourceReader(Option<FileSource>);
+
+impl Read for SourceReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let Some(source) = self.0.take() else { return Ok(0) };
+        let (source, bytes, _) =
+            source.next(out.len()).map_err(|error| io::Error::other(error.message().to_owned()))?;
+        self.0 = Some(source);
+        out[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+}
+
+struct TargetWriter(FileTarget);
+
+impl Write for TargetWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.0.write(bytes);
+        written.map(|()| bytes.len()).map_err(|error| io::Error::other(error.message().to_owned()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 impl ProcessCopy {
     /// The COPY that a statement is; `None` of other statements. Fails with kind `Input` if it cannot be read.

@@ -34,6 +34,7 @@ pub mod log;
 pub mod measures;
 pub mod pg;
 pub mod process;
+mod protobuf;
 pub mod registry;
 pub mod roles;
 pub mod scram;
@@ -47,6 +48,6 @@ mod telemetry;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
 pub use encoding::{PlainNumeric, compact, texts};
-pub use in_process::{ProcessCopy, is_idle_setting};
+pub use in_process::{ProcessCopy, ProcessFileCopy, is_idle_setting};
 pub use log::{LogFormat, LogLevel, LogOptions};
 pub use server::{Addresses, Server};

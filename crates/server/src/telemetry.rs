@@ -2,20 +2,21 @@
 //!
 //! A statement is a span: when it began and ended, by which door it came, and how it ended. It belongs to the trace of
 //! its client if that says which one it is, and is a trace of its own otherwise. Metrics are those of `GET /metrics`,
-//! by the same names. The form is OTLP's JSON: 64-bit integers are texts, ids hexadecimal.
+//! by the same names. The form is OTLP's JSON, where 64-bit integers are texts and ids hexadecimal, or what
+//! [`protobuf`](crate::protobuf) makes of that.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::collector::Collector;
+use crate::collector::{Collector, Form};
 use crate::http::Metric;
 use crate::measures::{BUCKETS_US, Histogram};
 use crate::scram;
 use crate::service::Service;
 use crate::spans::{Ending, Span};
-use crate::{http, sqlstate};
+use crate::{http, protobuf, sqlstate};
 
 /// How often something is sent.
 const EVERY: Duration = Duration::from_secs(10);
@@ -69,12 +70,21 @@ impl Telemetry {
             if ended.is_empty() {
                 break;
             }
-            self.collector.post("traces", &traces(&ended).to_string()).await?;
+            let message = traces(&ended);
+            let body = match self.collector.form() {
+                Form::Json => message.to_string().into_bytes(),
+                Form::Protobuf => protobuf::encoded(&message, &protobuf::TRACES),
+            };
+            self.collector.post("traces", &body).await?;
         }
         let histograms = service.execution().measures().histograms();
         let (began, now) = (nanoseconds(self.began), nanoseconds(SystemTime::now()));
         let message = metrics(&http::metrics_of(service), &histograms, began, now);
-        self.collector.post("metrics", &message.to_string()).await
+        let body = match self.collector.form() {
+            Form::Json => message.to_string().into_bytes(),
+            Form::Protobuf => protobuf::encoded(&message, &protobuf::METRICS),
+        };
+        self.collector.post("metrics", &body).await
     }
 }
 

@@ -251,6 +251,7 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "escape" if is_csv => csv.escape = Some(byte(one()?)?).filter(|escape| csv.quote.unwrap_or(b'"') != *escape),
         "comment" if is_csv => csv.comment = Some(byte(one()?)?),
         "null" | "null_value" | "nullstr" | "null_regex" if is_csv => csv.nulls = value.texts()?,
+        "force_not_null" if is_csv => csv.without_nulls = value.texts()?,
         "skip" if is_csv => csv.skip = count(one()?)?,
         "decimal_separator" | "decimal" if is_csv => csv.decimal = Some(byte(one()?)?),
         "thousands" if is_csv => csv.thousands = Some(byte(one()?)?),
@@ -331,7 +332,14 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "union_by_name" => drop(truth(one()?)?),
         "hive_partitioning" => options.partition_columns = if truth(one()?)? { None } else { Some(vec![]) },
         "hive_types_autocast" => options.folder_texts = !truth(one()?)?,
-        "binary_as_string" | "file_row_number" if !is_text && !truth(one()?)? => {}
+        "binary_as_string" if format == Some(Format::Parquet) => options.bytes_as_texts = truth(one()?)?,
+        "file_row_number" if format == Some(Format::Parquet) && !truth(one()?)? => {}
+        "file_row_number" if format == Some(Format::Parquet) => {
+            return Err(Error::unsupported("rows of files have no numbers").with_code("0A000"));
+        }
+        "encryption_config" => {
+            return Err(Error::unsupported("files are read without decryption").with_code("0A000"));
+        }
         "format" if format == Some(Format::Json) => match one()?.to_ascii_lowercase().as_str() {
             "auto" => options.json.array = None,
             "newline_delimited" | "nd" | "unstructured" => options.json.array = Some(false),
@@ -378,6 +386,9 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
             }
             if format == Some(Format::Json) {
                 names.extend(JSON_NAMES);
+            }
+            if format == Some(Format::Parquet) {
+                names.push("binary_as_string");
             }
             let names = names.into_iter().map(String::from).collect::<Vec<_>>();
             return Err(suggest(Error::input("there is no such option"), name, &names));

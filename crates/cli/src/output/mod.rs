@@ -11,6 +11,7 @@ mod json;
 mod lines;
 mod table;
 mod text;
+mod unaligned;
 
 use std::io::{self, Write};
 
@@ -37,6 +38,8 @@ pub enum Format {
     Jsonl,
     /// An Arrow IPC stream
     Arrow,
+    /// Values with | between them, and neither widths nor quotes, as psql writes them with -A
+    Unaligned,
     /// No output; rows are computed and counted
     None,
 }
@@ -45,6 +48,11 @@ impl Format {
     /// Whether the format is text rather than binary.
     pub fn is_text(self) -> bool {
         self != Format::Arrow
+    }
+
+    /// Whether people read it, who want to be told what a command has done.
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Format::Table | Format::Unaligned)
     }
 }
 
@@ -131,6 +139,12 @@ pub struct TableOptions {
     pub headers: bool,
     /// Whether the number of rows is shown.
     pub footer: bool,
+    /// What stands between the values of a row that are not aligned.
+    pub field_separator: String,
+    /// What stands between such rows.
+    pub record_separator: String,
+    /// What stands for NULL in them.
+    pub unaligned_null: String,
 }
 
 impl Default for TableOptions {
@@ -145,6 +159,9 @@ impl Default for TableOptions {
             expanded: Expanded::default(),
             headers: true,
             footer: true,
+            field_separator: "|".to_owned(),
+            record_separator: "\n".to_owned(),
+            unaligned_null: String::new(),
         }
     }
 }
@@ -157,6 +174,7 @@ pub fn writer<'a>(format: Format, output: &'a mut dyn Write, options: TableOptio
         Format::Json => Box::new(json::JsonWriter::array(output)),
         Format::Jsonl => Box::new(json::JsonWriter::lines(output)),
         Format::Arrow => Box::new(arrow_stream::ArrowStreamWriter::new(output)),
+        Format::Unaligned => Box::new(unaligned::UnalignedWriter::new(output, options)),
         Format::None => Box::new(NullWriter),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::listings::Listing;
+use super::variables::single_quoted;
 use crate::output::{Expanded, Format, Frame};
 
 /// A command of the shell, as `.help` shows it.
@@ -62,13 +63,26 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".tuples", &["\\t"], "[on|off]", "show rows only, without header and count"),
     command(".pager", &[], "[on|off]", "show results in $PAGER, or not"),
     command(".show", &[], "", "show how results are shown"),
-    command("\\pset", &[], "NAME [VALUE]", "set null, format, border, expanded, tuples_only, footer or pager"),
+    command("\\a", &[], "", "align values, or only separate them"),
+    command("\\f", &[".separator"], "[TEXT]", "set or show what stands between values that are not aligned"),
+    command(
+        "\\pset",
+        &[],
+        "NAME [VALUE]",
+        "set null, format, border, expanded, fieldsep, recordsep, tuples_only, footer or pager",
+    ),
     command(".timer", &["\\timing"], "[on|off]", "print elapsed times, or not"),
     command(".read", &["\\i", "\\include"], "FILE", "run the statements and commands of a file"),
     command("\\ir", &["\\include_relative"], "FILE", "as \\i, from the directory of the file that says so"),
     command(".output", &["\\o", "\\out"], "[FILE]", "write results to a file, or to a command behind a |"),
-    command("\\g", &[".go"], "[FILE]", "run the statement in front of it, or the last one; into a file or a |command"),
-    command("\\gx", &[], "[FILE]", "as \\g, with the values of a row one below the other"),
+    command(
+        "\\g",
+        &[".go"],
+        "[(NAME=VALUE …)] [FILE]",
+        "run the statement in front of it, or the last one; with settings of \\pset; into a file or a |command",
+    ),
+    command("\\gx", &[], "[(NAME=VALUE …)] [FILE]", "as \\g, with the values of a row one below the other"),
+    command("\\bind", &[], "[VALUE …] [\\g …]", "run the statement in front of it with values for $1, $2 and so on"),
     command("\\gset", &[], "[PREFIX]", "run the statement in front of it, and set variables to the values of its row"),
     command("\\gexec", &[], "", "run the statement in front of it, and then each value as a statement"),
     command("\\gdesc", &[], "", "show the columns of the statement in front of it"),
@@ -84,6 +98,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\set", &[".set"], "[NAME [VALUE]]", "set a variable, or list all; statements have them as :name"),
     command("\\unset", &[".unset"], "NAME", "remove a variable"),
     command("\\getenv", &[], "NAME VARIABLE", "set a variable to one of the environment"),
+    command("\\setenv", &[], "NAME [VALUE]", "set a variable of the environment of commands, or remove it"),
     command("\\prompt", &[], "[TEXT] NAME", "set a variable to what a person enters"),
     command("\\if", &[], "CONDITION", "run what follows only if the condition is true"),
     command("\\elif", &[], "CONDITION", "run what follows only if nothing since \\if has, and the condition is true"),
@@ -100,6 +115,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".cd", &["\\cd"], "DIR", "change the working directory"),
     command(".shell", &["\\!", ".system"], "COMMAND", "run a command of the system"),
     command("\\conninfo", &[], "", "show what statements go to"),
+    command("\\encoding", &[], "[NAME]", "show the encoding of texts, which is UTF8"),
     command("\\restrict", &[], "WORD", "turn commands off, as dumps do, until \\unrestrict says the word"),
     command("\\unrestrict", &[], "WORD", "turn commands on again"),
     command(".quit", &["\\q", ".exit", "exit", "quit"], "", "exit (also Ctrl-D)"),
@@ -116,12 +132,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&[".backup", ".save"], "BACKUP DATABASE TO 'DIR' copies a database that --db keeps"),
     (&["\\."], "it ends the rows of a COPY … FROM STDIN, and there is none"),
     (&["\\password"], "ALTER ROLE … PASSWORD changes a password; 'diligence serve --hash-password' hashes one"),
-    (&["\\encoding"], "all text is UTF-8"),
     (&["\\s"], "Ctrl-R searches the history"),
-    (&["\\a", "\\f", "\\H", "\\C", "\\T"], "'.mode MODE' sets the output format: csv, markdown and others"),
+    (&["\\H", "\\C", "\\T"], "'.mode MODE' sets the output format: csv, markdown and others"),
     (&["\\ef"], "'\\sf FUNCTION' shows a function, and '\\e FILE' edits a file"),
     (&["\\ev"], "'\\sv VIEW' shows a view, and '\\e FILE' edits a file"),
-    (&["\\setenv"], "'\\! NAME=VALUE COMMAND' runs a command with a variable of the environment"),
     (&["\\errverbose"], "errors are shown whole when they occur"),
 ];
 
@@ -146,14 +160,22 @@ pub enum Command {
     Null(String),
     /// The lines of tables.
     Border(Frame),
+    /// Whether values are aligned, the other way.
+    Align,
+    /// What stands between values that are not aligned; `None` tells it.
+    FieldSeparator(Option<String>),
+    /// What stands between rows that are not aligned.
+    RecordSeparator(String),
     /// All of that.
     Show,
     /// The statements and commands of a file, and whether its name is relative to the file that says so.
     Read(String, bool),
     /// Where results go; `None` for standard output.
     Output(Option<String>),
-    /// The statement at hand, into a file, and with values one below the other.
-    Go(Option<String>, bool),
+    /// The statement at hand, into a file, and shown with these settings.
+    Go(Option<String>, Vec<Command>),
+    /// The statement at hand, with these values for its parameters and the command behind them.
+    Bind(String),
     /// The statement at hand, again and again: how often, and how many times.
     Watch(Duration, Option<u64>),
     /// A file in the editor; `None` for the last statement.
@@ -174,6 +196,8 @@ pub enum Command {
     Unset(String),
     /// A variable, from the environment.
     FromEnvironment(String, String),
+    /// A variable of the environment, as its arguments say.
+    SetEnvironment(String),
     /// A variable, from a person.
     Prompt(String),
     /// Whether commands are off from now on, and the word that says so.
@@ -204,6 +228,8 @@ pub enum Command {
     System(String),
     /// What statements go to.
     ConnectionInfo,
+    /// The encoding of texts; `None` tells it.
+    Encoding(Option<String>),
     /// The end.
     Quit,
 }
@@ -256,6 +282,7 @@ impl Command {
         matches!(
             self,
             Self::Go(..)
+                | Self::Bind(_)
                 | Self::Watch(..)
                 | Self::Edit(None)
                 | Self::PrintStatement
@@ -270,9 +297,9 @@ impl Command {
 }
 
 /// Commands whose arguments are taken as they are, or as words in which the command itself looks for variables.
-const WITHOUT_VARIABLES: [&str; 14] = [
+const WITHOUT_VARIABLES: [&str; 16] = [
     "\\!", ".shell", ".system", "\\copy", "\\set", ".set", "\\if", "\\elif", "\\echo", "\\qecho", "\\warn", ".print",
-    ".echo", "\\prompt",
+    ".echo", "\\prompt", "\\bind", "\\setenv",
 ];
 
 /// Whether variables in the argument of a command have been given their values before it is understood.
@@ -342,11 +369,14 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".border" => border(argument).map(Command::Border),
         ".show" => Some(Command::Show),
         "\\pset" => return Some(pset(argument)),
+        "\\a" if argument.is_empty() => Some(Command::Align),
+        "\\f" => Some(Command::FieldSeparator((!argument.is_empty()).then(|| separator(argument)))),
         ".read" => given.map(|file| Command::Read(file, false)),
         "\\ir" => given.map(|file| Command::Read(file, true)),
         ".output" => Some(Command::Output(given)),
-        "\\g" => Some(Command::Go(given, false)),
-        "\\gx" => Some(Command::Go(given, true)),
+        "\\g" => return go(argument, Vec::new()),
+        "\\gx" => return go(argument, vec![Command::Expanded(Some(Expanded::On))]),
+        "\\bind" => Some(Command::Bind(argument.to_owned())),
         "\\watch" => watch(argument),
         ".edit" => Some(Command::Edit(given)),
         "\\gset" => Some(Command::SetVariables(argument.to_owned())),
@@ -359,6 +389,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\getenv" => argument
             .split_once(char::is_whitespace)
             .map(|(name, variable)| Command::FromEnvironment(name.to_owned(), variable.trim().to_owned())),
+        "\\setenv" if !argument.is_empty() => Some(Command::SetEnvironment(argument.to_owned())),
         "\\prompt" if !argument.is_empty() => Some(Command::Prompt(argument.to_owned())),
         "\\restrict" => given.map(|word| Command::Restrict(word, true)),
         "\\unrestrict" => given.map(|word| Command::Restrict(word, false)),
@@ -377,6 +408,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".cd" => given.map(Command::ChangeFolder),
         ".shell" => (!argument.is_empty()).then(|| Command::System(argument.to_owned())),
         "\\conninfo" => Some(Command::ConnectionInfo),
+        "\\encoding" => Some(Command::Encoding(given)),
         ".quit" => Some(Command::Quit),
         _ => None,
     };
@@ -387,6 +419,32 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
 fn unquoted(argument: &str) -> String {
     let inside = argument.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     inside.map_or_else(|| argument.to_owned(), |inside| inside.replace("''", "'"))
+}
+
+/// The text of a separator, which may be in quotes and have `\t` and the like there.
+fn separator(argument: &str) -> String {
+    let mut text = String::new();
+    match argument.starts_with('\'').then(|| single_quoted(argument, &mut text)).flatten() {
+        Some(length) if length == argument.len() => text,
+        _ => argument.to_owned(),
+    }
+}
+
+/// psql's `\g`: settings in parentheses, and a file.
+fn go(argument: &str, mut settings: Vec<Command>) -> Option<Result<Command, String>> {
+    let mut file = argument;
+    if let Some(rest) = argument.strip_prefix('(') {
+        let (inside, behind) = rest.split_once(')')?;
+        file = behind.trim();
+        for setting in inside.split_whitespace() {
+            match pset(&setting.replacen('=', " ", 1)) {
+                Ok(setting) => settings.push(setting),
+                Err(message) => return Some(Err(message)),
+            }
+        }
+    }
+    let file = (!file.is_empty()).then(|| unquoted(file));
+    Some(Ok(Command::Go(file, settings)))
 }
 
 fn on_or_off(argument: &str) -> Option<Option<bool>> {
@@ -419,11 +477,12 @@ fn border(argument: &str) -> Option<Frame> {
 fn mode(argument: &str) -> Option<Command> {
     let name = argument.to_ascii_lowercase();
     let (format, frame, expanded) = match name.as_str() {
-        "box" | "duckbox" | "aligned" => (Format::Table, Frame::Box, Expanded::Auto),
+        "box" | "duckbox" | "aligned" | "wrapped" => (Format::Table, Frame::Box, Expanded::Auto),
         "column" => (Format::Table, Frame::Bare, Expanded::Auto),
         "markdown" => (Format::Table, Frame::Markdown, Expanded::Off),
         "line" | "lines" | "vertical" => (Format::Table, Frame::Box, Expanded::On),
         "jsonlines" | "ndjson" => (Format::Jsonl, Frame::Box, Expanded::Auto),
+        "list" => (Format::Unaligned, Frame::Box, Expanded::Auto),
         "trash" => (Format::None, Frame::Box, Expanded::Auto),
         name => (Format::from_str(name, true).ok()?, Frame::Box, Expanded::Auto),
     };
@@ -440,12 +499,14 @@ fn pset(argument: &str) -> Result<Command, String> {
         "format" => mode(value),
         "border" => border(value).map(Command::Border),
         "expanded" | "x" => expanded(value).map(Command::Expanded),
+        "fieldsep" => Some(Command::FieldSeparator((!value.is_empty()).then(|| separator(value)))),
+        "recordsep" => (!value.is_empty()).then(|| Command::RecordSeparator(separator(value))),
         "tuples_only" | "t" => on_or_off(value).map(|on| Command::Switch(Switch::TuplesOnly, on)),
         "footer" => on_or_off(value).map(|on| Command::Switch(Switch::Footer, on)),
         "pager" if value == "always" => Some(Command::Switch(Switch::Pager, Some(true))),
         "pager" => on_or_off(value).map(|on| Command::Switch(Switch::Pager, on)),
         other => {
-            let known = "null, format, border, expanded, tuples_only, footer and pager";
+            let known = "null, format, border, expanded, fieldsep, recordsep, tuples_only, footer and pager";
             return Err(format!("\\pset has no '{other}'; there are {known}"));
         }
     };
@@ -454,7 +515,8 @@ fn pset(argument: &str) -> Result<Command, String> {
 
 fn values_of(option: &str) -> &'static str {
     match option {
-        "format" => "the formats are table, csv, json, jsonl, markdown, line and none",
+        "format" => "the formats are table, unaligned, csv, json, jsonl, markdown, line and none",
+        "recordsep" => "it is a text, such as '\\n'",
         "border" => "it is 0, 1 or 2",
         "expanded" | "x" => "it is on, off or auto",
         _ => "it is on or off",
@@ -526,8 +588,21 @@ mod tests {
         is("\\pset null '(none)'", Command::Null("(none)".to_owned()));
         is("\\pset border 1", Command::Border(Frame::Inner));
         is(".MODE line", Command::Mode(Format::Table, Frame::Box, Expanded::On));
-        is("\\g", Command::Go(None, false));
-        is("\\gx | less", Command::Go(Some("| less".to_owned()), true));
+        is("\\g", Command::Go(None, Vec::new()));
+        let below = || Command::Expanded(Some(Expanded::On));
+        is("\\gx | less", Command::Go(Some("| less".to_owned()), vec![below()]));
+        let settings = vec![
+            Command::Mode(Format::Csv, Frame::Box, Expanded::Auto),
+            Command::Switch(Switch::TuplesOnly, Some(true)),
+        ];
+        is("\\g (format=csv tuples_only=on) a.csv", Command::Go(Some("a.csv".to_owned()), settings));
+        is("\\gx (footer=off)", Command::Go(None, vec![below(), Command::Switch(Switch::Footer, Some(false))]));
+        is("\\a", Command::Align);
+        is("\\f '\\t'", Command::FieldSeparator(Some("\t".to_owned())));
+        is("\\pset fieldsep ';'", Command::FieldSeparator(Some(";".to_owned())));
+        is("\\pset recordsep '\\n--\\n'", Command::RecordSeparator("\n--\n".to_owned()));
+        is("\\bind 1 'a b' \\gx", Command::Bind("1 'a b' \\gx".to_owned()));
+        is("\\setenv A b c", Command::SetEnvironment("A b c".to_owned()));
         is("\\watch 0.5", Command::Watch(Duration::from_millis(500), None));
         is("\\watch i=1 c=3", Command::Watch(Duration::from_secs(1), Some(3)));
         is("\\!ls -l", Command::System("ls -l".to_owned()));
@@ -561,6 +636,9 @@ mod tests {
         told("\\watch soon", "usage: \\watch [SECONDS]");
         told("\\watch -1", "usage: \\watch");
         told("\\pset linestyle ascii", "has no 'linestyle'");
+        told("\\g (format=xml) x", "the formats are");
+        told("\\g (format=csv x", "usage: \\g");
+        told("\\setenv", "usage: \\setenv NAME [VALUE]");
         told("\\pset border 7", "0, 1 or 2");
         told(".mode xml", "json");
     }

@@ -37,16 +37,16 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-/// Runs each statement when its last line has come, and each command, to the end of the input. An error is printed and
-/// the next statement runs, unless ON_ERROR_STOP is on; the run as a whole has failed then. Fails if the input cannot
-/// be read.
-pub fn run(input: impl BufRead, shell: &Shell<'_>) -> Done {
+/// Runs the lines of the input of this name: each statement when its last line has come, and each command, to the end
+/// of the input. An error is printed and the next statement runs, unless ON_ERROR_STOP is on; the run as a whole has
+/// failed then. Fails if the input cannot be read.
+pub fn run(name: &str, input: impl BufRead, shell: &Shell<'_>) -> Done {
     let mut failed = 0u64;
     // The lines of a statement that has not ended, and the number of the first.
     let (mut text, mut first) = (String::new(), 1);
     let mut input = Counted { input, lines: 0 };
     let mut run = |text: &str, first_line: u64, rows: &mut dyn BufRead| {
-        let name = Some("standard input".to_owned());
+        let name = Some(name.to_owned());
         match shell.run_with(&Source { name, text: text.to_owned(), first_line }, Some(rows)) {
             Err(failure @ (Failure::Statement(..) | Failure::Usage(_))) => {
                 if shell.stops_on_error() {
@@ -63,7 +63,7 @@ pub fn run(input: impl BufRead, shell: &Shell<'_>) -> Done {
         let number = input.lines + 1;
         let mut line = String::new();
         let read = input.read_line(&mut line);
-        if read.map_err(|error| Failure::Usage(format!("cannot read SQL from standard input: {error}")))? == 0 {
+        if read.map_err(|error| Failure::Usage(format!("cannot read SQL from {name}: {error}")))? == 0 {
             break;
         }
         let line = line.strip_suffix('\n').unwrap_or(&line);

@@ -15,12 +15,14 @@ mod copy;
 mod crosstab;
 mod lines;
 mod listings;
+mod looks;
 mod prompt;
 mod script;
 mod session;
 mod statement_names;
 mod variables;
 
+use std::fs::File;
 use std::io::{BufReader, IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
 
@@ -35,6 +37,7 @@ use crate::display::Display;
 use crate::failure::{Done, Failure, complain};
 use crate::interrupt::Interrupt;
 use crate::open::target;
+use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::{Runner, check_for_terminal};
 use crate::target::Target;
@@ -52,6 +55,9 @@ const COMPLETION_MENU: &str = "completion";
 /// The most tables that the shell names at its start.
 const TABLES_NAMED_MAX: usize = 12;
 
+/// What messages call it.
+const STANDARD_INPUT: &str = "standard input";
+
 /// The file in the home directory that each shell runs first.
 const INIT_FILE: &str = ".diligencerc";
 
@@ -59,13 +65,14 @@ const INIT_FILE: &str = ".diligencerc";
 /// has failed.
 pub fn run(arguments: &ShellArguments) -> Done {
     let terminal = stdout().is_terminal();
-    if terminal {
-        check_for_terminal(arguments.output.format)?;
+    if terminal && arguments.output.file.is_none() {
+        check_for_terminal(arguments.output.format())?;
     }
     let interrupt = Interrupt::install()?;
     let (target, place) = target(arguments.connect.as_deref(), &arguments.database)?;
     let target = target.as_ref();
-    let interactive = terminal && stdin().is_terminal();
+    let is_given = !arguments.commands.is_empty() || !arguments.files.is_empty();
+    let interactive = terminal && stdin().is_terminal() && !is_given;
     let runner = Runner::new(target, &interrupt, Display::of_shell(&arguments.output, terminal), terminal);
     let shell = Shell::new(&runner, target, place.clone(), interactive);
     for (name, value) in &arguments.variables {
@@ -79,19 +86,64 @@ pub fn run(arguments: &ShellArguments) -> Done {
             Ok(()) => {}
         }
     }
+    if let Some(file) = &arguments.output.file {
+        drop(runner.set_sink(Some(Sink::open(file)?)));
+    }
+    if is_given {
+        return run_given(arguments, &shell);
+    }
     if !interactive {
         // Not locked: a statement may read from it as well.
-        return lines::run(BufReader::new(stdin()), &shell);
+        return lines::run(STANDARD_INPUT, BufReader::new(stdin()), &shell);
     }
-    runner.print_line(format!(
-        "Diligence {}{place}. Statements end with ';'. Type '.help' for help, Ctrl-D to exit.",
-        env!("CARGO_PKG_VERSION")
-    ))?;
+    if !arguments.output.quiet {
+        runner.print_line(format!(
+            "Diligence {}{place}. Statements end with ';'. Type '.help' for help, Ctrl-D to exit.",
+            env!("CARGO_PKG_VERSION")
+        ))?;
+    }
     shell.print_left_out()?;
     if !arguments.database.data.is_empty() {
         print_tables(&runner, target)?;
     }
     converse(&shell, target)
+}
+
+/// Runs the files and then the commands of the command line, as a pipe's lines are run. Each goes on after the failure
+/// of another one, unless ON_ERROR_STOP is on.
+fn run_given(arguments: &ShellArguments, shell: &Shell<'_>) -> Done {
+    let mut failed = 0;
+    let mut noted = |done: Done| match done {
+        Ok(()) | Err(Failure::OutputClosed) => done,
+        Err(failure) if shell.stops_on_error() => Err(failure),
+        Err(failure) => {
+            failed += 1;
+            complain(failure);
+            Ok(())
+        }
+    };
+    for path in &arguments.files {
+        noted(if path.as_os_str() == "-" {
+            lines::run(STANDARD_INPUT, BufReader::new(stdin()), shell)
+        } else {
+            let name = path.display().to_string();
+            match File::open(path) {
+                Ok(file) => shell.reading(path, || lines::run(&name, BufReader::new(file), shell)),
+                Err(error) => Err(Failure::Usage(format!("cannot read {name}: {error}"))),
+            }
+        })?;
+    }
+    for text in &arguments.commands {
+        match shell.run(&Source::typed(text)) {
+            Ok(After::Exit) => break,
+            done => noted(done.map(|_| ()))?,
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        1 => Err(Failure::Other("one text of the command line has failed".to_owned())),
+        many => Err(Failure::Other(format!("{many} texts of the command line have failed"))),
+    }
 }
 
 /// Lists the tables of `--data`, if they are few.

@@ -6,6 +6,8 @@
 
 use diligence_server::ProcessCopy;
 
+use super::copy;
+
 /// What a text begins with, up to its first command.
 #[derive(Debug, PartialEq, Eq)]
 struct Scanned {
@@ -146,6 +148,8 @@ pub enum Part {
         lines_before: u64,
         /// The statement, if there is one.
         statement: Option<Piece>,
+        /// The rows of a `\copy … FROM STDIN`; `None` of other commands, and if they come behind the text.
+        rows: Option<String>,
     },
 }
 
@@ -184,12 +188,16 @@ pub fn parts(text: &str) -> Vec<Part> {
         let unfinished = from + if scanned.is_blank { command } else { scanned.unfinished };
         parts.extend(piece(text, from, unfinished).map(Part::Sql));
         let line = line_of(&rest[command..]);
+        let end = (from + command + line.len() + 1).min(text.len());
+        let has_rows = copy::reads_rows(line) && text[..end].ends_with('\n');
+        let rows = has_rows.then(|| text[end..end + rows_length(&text[end..])].to_owned());
         parts.push(Part::Command {
             line: line.trim().to_owned(),
             lines_before: text[..from + command].matches('\n').count() as u64,
             statement: piece(text, unfinished, from + command),
+            rows: rows.clone(),
         });
-        from = (from + command + line.len() + 1).min(text.len());
+        from = end + rows.map_or(0, |rows| rows.len());
     }
 }
 
@@ -346,7 +354,10 @@ mod tests {
             Part::CopyIn { statement, rows } => {
                 format!("{}: {} with {rows:?}", statement.lines_before + 1, statement.text.trim())
             }
-            Part::Command { line, lines_before, statement: None } => format!("{}: {line}", lines_before + 1),
+            Part::Command { line, lines_before, rows: Some(rows), .. } => {
+                format!("{}: {line} with {rows:?}", lines_before + 1)
+            }
+            Part::Command { line, lines_before, statement: None, .. } => format!("{}: {line}", lines_before + 1),
             Part::Command { line, statement: Some(piece), .. } => {
                 format!("{line} of {}: {}", piece.lines_before + 1, piece.text)
             }
@@ -377,6 +388,13 @@ mod tests {
         assert_eq!(texts("COPY t FROM STDIN;"), ["1: COPY t FROM STDIN; with None"]);
         assert_eq!(texts("COPY t FROM STDIN;\n"), ["1: COPY t FROM STDIN; with Some(\"\")"]);
         assert_eq!(texts("COPY t FROM STDIN;\n1"), ["1: COPY t FROM STDIN; with Some(\"1\")"]);
+        assert_eq!(
+            texts("\\copy t FROM stdin\n1;\n\\.\nSELECT 2;"),
+            ["1: \\copy t FROM stdin with \"1;\\n\\\\.\\n\"", "4: SELECT 2;"]
+        );
+        assert_eq!(texts("\\copy t FROM stdin"), ["1: \\copy t FROM stdin"]);
+        assert_eq!(texts("\\copy t TO stdout\nSELECT 1;"), ["1: \\copy t TO stdout", "2: SELECT 1;"]);
+        assert_eq!(texts("\\copy t FROM pstdin\nSELECT 1;"), ["1: \\copy t FROM pstdin", "2: SELECT 1;"]);
         for whole in ["COPY t TO STDOUT;\nSELECT 'stdin';", "COPY t FROM 'stdin';\nSELECT 1;"] {
             assert_eq!(texts(whole), [format!("1: {whole}")]);
         }

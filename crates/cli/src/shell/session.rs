@@ -4,23 +4,23 @@ use std::cell::{Cell, RefCell};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use diligence_db::Session;
 use diligence_server::texts;
 
-use super::commands::{self, Command, PrintedTo, Switch};
+use super::commands::{self, Command, PrintedTo};
 use super::conditions::Conditions;
 use super::copy;
 use super::crosstab::crosstab;
+use super::looks;
 use super::script::{Part, Piece, parts};
 use super::variables::{Variables, boolean};
 use crate::copied_lines::CopiedLines;
-use crate::display::Display;
+use crate::environment;
 use crate::failure::Failure;
-use crate::output::{Expanded, Format, Frame, printable};
+use crate::output::{Expanded, Format, printable};
 use crate::sink::Sink;
 use crate::sources::Source;
 use crate::statements::Runner;
@@ -60,6 +60,10 @@ pub struct Shell<'a> {
     files: Cell<u32>,
     /// The file that is being read.
     file: RefCell<Option<PathBuf>>,
+    /// Whether the input with the rows of COPY is a file rather than standard input.
+    reads_file: Cell<bool>,
+    /// How many statements were prepared for `\bind`.
+    bound: Cell<u64>,
     variables: Variables,
     conditions: RefCell<Conditions>,
     /// The word that `\restrict` has said, until `\unrestrict` says it.
@@ -79,6 +83,8 @@ impl<'a> Shell<'a> {
             folded: Cell::new(Expanded::Auto),
             files: Cell::new(0),
             file: RefCell::default(),
+            reads_file: Cell::new(false),
+            bound: Cell::new(0),
             variables: Variables::default(),
             conditions: RefCell::default(),
             restricted: RefCell::default(),
@@ -131,12 +137,21 @@ impl<'a> Shell<'a> {
                         }
                     }
                 }
-                Part::Command { line, .. } if !is_active && !commands::is_conditional(&line) => {
+                Part::Command { line, rows, .. } if !is_active && !commands::is_conditional(&line) => {
+                    if let (None, Some(input), true) = (rows, input.as_mut(), copy::reads_rows(&line)) {
+                        CopiedLines::new(&mut **input).pass().map_err(|error| rows_unread(&error))?;
+                    }
                     self.tell_ignored("command")?;
                 }
-                Part::Command { line, lines_before, statement } => {
+                Part::Command { line, lines_before, statement, rows } => {
                     let statement = statement.filter(|_| is_active).map(located);
-                    let after = self.command(&line, statement).map_err(|failure| match failure {
+                    let mut behind = rows.as_deref().map(str::as_bytes);
+                    let input: Option<&mut dyn BufRead> = match input.as_mut() {
+                        Some(input) => Some(&mut **input),
+                        None => None,
+                    };
+                    let rows = RowsAt { behind: behind.as_mut(), input };
+                    let after = self.command(&line, statement, rows).map_err(|failure| match failure {
                         Failure::Usage(message) => Failure::Usage(match &source.name {
                             Some(name) => format!("{message}\n --> {name}:{}", source.first_line + lines_before),
                             None => message,
@@ -199,7 +214,17 @@ impl<'a> Shell<'a> {
         };
         let passed = rows.pass();
         copied?;
-        passed.map_err(|error| Failure::Usage(format!("the rows of a COPY cannot be read: {error}"))).map(|_| ())
+        passed.map_err(|error| rows_unread(&error)).map(|_| ())
+    }
+
+    /// Reads a file as an input with this, which is given the file's lines.
+    pub fn reading<T>(&self, path: &Path, read: impl FnOnce() -> T) -> T {
+        let file = self.file.replace(Some(path.to_owned()));
+        let reads_file = self.reads_file.replace(true);
+        let done = read();
+        *self.file.borrow_mut() = file;
+        self.reads_file.set(reads_file);
+        done
     }
 
     fn statements(&self, source: &Source) -> Result<(), Failure> {
@@ -247,8 +272,8 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Runs a command, with the statement in front of it.
-    fn command(&self, line: &str, statement: Option<Source>) -> Result<After, Failure> {
+    /// Runs a command, with the statement in front of it and the rows of `\copy`.
+    fn command(&self, line: &str, statement: Option<Source>, rows: RowsAt<'_, '_>) -> Result<After, Failure> {
         let filled = commands::takes_variables(line).then(|| self.variables.in_statement(line));
         let command = commands::parse(filled.as_deref().unwrap_or(line)).map_err(Failure::Usage)?;
         if self.restricted.borrow().is_some() && !matches!(command, Command::Restrict(_, false)) {
@@ -272,13 +297,16 @@ impl<'a> Shell<'a> {
                 }
             }
             Command::Describe(table) => self.describe(&table)?,
-            Command::Show => self.show()?,
+            Command::Show => {
+                looks::shown(&self.runner.display()).iter().try_for_each(|line| self.runner.print_line(line))?
+            }
             Command::Read(file, is_relative) => self.run_file(&self.path_of(&file, is_relative))?,
             Command::Output(file) => {
                 let sink = file.as_deref().map(Sink::open).transpose()?;
                 drop(self.runner.set_sink(sink));
             }
-            Command::Go(file, expanded) => self.go(&self.at_hand(statement, line)?, file.as_deref(), expanded)?,
+            Command::Go(file, settings) => self.go(&self.at_hand(statement, line)?, file.as_deref(), settings)?,
+            Command::Bind(argument) => return self.bind(&argument, &self.at_hand(statement, line)?),
             Command::Watch(every, times) => self.watch(&self.at_hand(statement, line)?, every, times)?,
             Command::Edit(file) => return self.edit(file.as_deref(), statement),
             Command::SetVariables(prefix) => self.set_variables(&self.at_hand(statement, line)?, &prefix)?,
@@ -292,7 +320,7 @@ impl<'a> Shell<'a> {
                 let rows = self.rows_of(&self.at_hand(statement, line)?, line)?;
                 self.runner.show_rows(&crosstab(&rows, &columns).map_err(Failure::Usage)?)?;
             }
-            Command::Copy(argument) => self.noted(copy::run(&argument, self.runner))?,
+            Command::Copy(argument) => self.copy(&argument, line, rows)?,
             Command::Set(argument) => self.set_or_list(&argument)?,
             Command::Unset(name) => self.variables.unset(&name),
             Command::Prompt(argument) => self.prompt(&argument)?,
@@ -303,10 +331,11 @@ impl<'a> Shell<'a> {
                 written.map_err(|error| Failure::Usage(format!("cannot write {file}: {error}")))?;
             }
             Command::FromEnvironment(name, variable) => {
-                if let Ok(value) = std::env::var(variable) {
+                if let Some(value) = environment::value(&variable) {
                     self.set_variable(&name, &value)?;
                 }
             }
+            Command::SetEnvironment(argument) => self.set_environment(&argument)?,
             Command::If(..) | Command::ElseIf(..) | Command::Else | Command::EndIf => self.branch(&command)?,
             Command::Print(text, place) => self.print(&text, place)?,
             Command::ShowFunction(name) => {
@@ -327,6 +356,14 @@ impl<'a> Shell<'a> {
                 "" => "Statements run in this process.".to_owned(),
                 place => format!("Statements run {place}."),
             })?,
+            Command::Encoding(None) => self.runner.print_line("UTF8")?,
+            Command::Encoding(Some(name)) if is_utf8(&name) => {}
+            Command::Encoding(Some(name)) => {
+                return Err(Failure::Usage(format!("all text is UTF-8 here, so the encoding cannot be {name}")));
+            }
+            Command::FieldSeparator(None) => {
+                self.runner.print_line(looks::told_separator("Field", &self.runner.display().table.field_separator))?;
+            }
             Command::Quit => return Ok(After::Exit),
             setting => self.set(setting)?,
         }
@@ -430,6 +467,52 @@ impl<'a> Shell<'a> {
         statements.try_for_each(|statement| self.noted(self.runner.run(&Source::typed(statement))))
     }
 
+    /// psql's `\copy`, with its rows where it reads them.
+    fn copy(&self, argument: &str, line: &str, rows: RowsAt<'_, '_>) -> Result<(), Failure> {
+        if self.interactive && rows.input.is_none() && rows.behind.is_none() && copy::reads_rows(line) {
+            self.runner.print_line("Enter rows, and \\. on a line of its own behind the last one.")?;
+        }
+        let input = match rows.behind {
+            _ if copy::reads_own(line) => rows.input.filter(|_| !self.reads_file.get()),
+            Some(behind) => Some(behind as &mut dyn BufRead),
+            None => rows.input,
+        };
+        self.noted(copy::run(argument, self.runner, input))
+    }
+
+    /// psql's `\bind`: the statement is prepared, and what stands behind the values (`\g` if nothing does) runs it.
+    fn bind(&self, argument: &str, statement: &Source) -> Result<After, Failure> {
+        let (values, next) = argument.split_at(next_command(argument).unwrap_or(argument.len()));
+        let values = self.words(values)?;
+        let next = if next.is_empty() { "\\g" } else { next };
+        if values.is_empty() {
+            return self.command(next, Some(statement.clone()), RowsAt::default());
+        }
+        self.bound.set(self.bound.get() + 1);
+        let name = format!("diligence_bound_{}", self.bound.get());
+        let text = format!("PREPARE {name} AS {}", statement.text.trim().trim_end_matches(';'));
+        self.noted(self.runner.collect(&Source { text, ..statement.clone() }, false))?;
+        let values = values.iter().map(|value| quoted(value)).collect::<Vec<_>>().join(", ");
+        let execute = Source { text: format!("EXECUTE {name} ({values})"), ..statement.clone() };
+        let done = self.command(next, Some(execute), RowsAt::default());
+        // In a transaction that has failed it stays; the next one has another name.
+        let _ = self.runner.collect(&Source::typed(format!("DEALLOCATE {name}")), false);
+        *self.last.borrow_mut() = statement.text.trim().to_owned();
+        done
+    }
+
+    /// psql's `\setenv`.
+    fn set_environment(&self, argument: &str) -> Result<(), Failure> {
+        let words = self.words(argument)?;
+        match words.split_first() {
+            Some((name, values)) if !name.is_empty() && !name.contains(['=', '\0']) && values.len() <= 1 => {
+                environment::set(name, values.first().cloned());
+                Ok(())
+            }
+            _ => Err(Failure::Usage("usage: \\setenv NAME [VALUE]; a name has no '='".to_owned())),
+        }
+    }
+
     /// psql's `\prompt`: the line that a person enters becomes the value of a variable.
     fn prompt(&self, argument: &str) -> Result<(), Failure> {
         let words = self.words(argument)?;
@@ -456,7 +539,16 @@ impl<'a> Shell<'a> {
     fn set_or_list(&self, argument: &str) -> Result<(), Failure> {
         let words = self.words(argument)?;
         match words.split_first() {
-            Some((name, values)) => self.set_variable(name, &values.concat()),
+            Some((name, values)) => {
+                let value = values.concat();
+                self.set_variable(name, &value)?;
+                if name == "QUIET" {
+                    let mut display = self.runner.display();
+                    display.tags = boolean(&value) == Some(false);
+                    self.runner.set_display(display)?;
+                }
+                Ok(())
+            }
             None => {
                 let all = self.variables.all();
                 all.iter().try_for_each(|(name, value)| self.runner.print_line(format!("{name} = {}", quoted(value))))
@@ -528,29 +620,22 @@ impl<'a> Shell<'a> {
         statement.or_else(last).ok_or_else(|| Failure::Usage(format!("there is no statement before '{line}'")))
     }
 
-    fn go(&self, statement: &Source, file: Option<&str>, expanded: bool) -> Result<(), Failure> {
-        self.noted(self.gone(statement, file, expanded))
+    fn go(&self, statement: &Source, file: Option<&str>, settings: Vec<Command>) -> Result<(), Failure> {
+        self.noted(self.gone(statement, file, settings))
     }
 
-    fn gone(&self, statement: &Source, file: Option<&str>, expanded: bool) -> Result<(), Failure> {
+    fn gone(&self, statement: &Source, file: Option<&str>, settings: Vec<Command>) -> Result<(), Failure> {
         let sink = file.map(Sink::open).transpose()?;
         let display = self.runner.display();
-        if expanded {
-            let mut once = display.clone();
-            once.table.expanded = Expanded::On;
-            self.runner.set_display(once)?;
+        let mut once = display.clone();
+        settings.into_iter().for_each(|setting| looks::change(&mut once, &self.folded, setting));
+        let before = sink.map(|sink| self.runner.set_sink(Some(sink)));
+        let done = self.runner.set_display(once).and_then(|()| self.runner.run(statement));
+        let restored = self.runner.set_display(display);
+        if let Some(before) = before {
+            drop(self.runner.set_sink(before));
         }
-        let done = match sink {
-            Some(sink) => {
-                let before = self.runner.set_sink(Some(sink));
-                let done = self.runner.run(statement);
-                drop(self.runner.set_sink(before));
-                done
-            }
-            None => self.runner.run(statement),
-        };
-        self.runner.set_display(display)?;
-        done
+        done.and(restored)
     }
 
     /// Runs a statement until Ctrl-C, an error, or so many times.
@@ -586,7 +671,7 @@ impl<'a> Shell<'a> {
             return Err(Failure::Usage("an editor needs a terminal".to_owned()));
         }
         let failed = |error: std::io::Error| Failure::Other(format!("cannot edit the statement: {error}"));
-        let named = |name: &str| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty());
+        let named = |name: &str| environment::value(name).filter(|editor| !editor.trim().is_empty());
         let editor = named("EDITOR").or_else(|| named("VISUAL")).unwrap_or_else(|| "vi".to_owned());
         let temporary = tempfile::Builder::new().prefix("diligence-").suffix(".sql").tempfile().map_err(failed)?;
         let path = file.map_or(temporary.path(), Path::new);
@@ -604,7 +689,8 @@ impl<'a> Shell<'a> {
         let status = {
             // Ctrl-C is the editor's.
             let _interrupts = self.runner.interrupts();
-            Process::new("sh").args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(path).status().map_err(failed)?
+            let mut process = environment::command(&format!("{editor} \"$1\""));
+            process.arg("sh").arg(path).status().map_err(failed)?
         };
         if !status.success() {
             return Err(Failure::Usage(format!("the editor '{editor}' has failed; EDITOR names another")));
@@ -619,7 +705,7 @@ impl<'a> Shell<'a> {
 
     fn system(&self, command: &str) -> Result<(), Failure> {
         let _interrupts = self.runner.interrupts();
-        let status = Process::new("sh").args(["-c", command]).status();
+        let status = environment::command(command).status();
         let status = status.map_err(|error| Failure::Other(format!("cannot run {command}: {error}")))?;
         match status.success() {
             true => Ok(()),
@@ -630,90 +716,12 @@ impl<'a> Shell<'a> {
     /// Changes how results are shown, and says so to whoever typed it.
     fn set(&self, command: Command) -> Result<(), Failure> {
         let mut display = self.runner.display();
-        let table = &mut display.table;
-        match command.clone() {
-            Command::Mode(format, frame, expanded) => {
-                display.format = format;
-                (table.frame, table.expanded) = (frame, expanded);
-            }
-            Command::Expanded(wanted) => {
-                let now = table.expanded;
-                if now != Expanded::On {
-                    self.folded.set(now);
-                }
-                let switched = if now == Expanded::On { self.folded.get() } else { Expanded::On };
-                table.expanded = wanted.unwrap_or(switched);
-            }
-            Command::MaxRows(Some(rows)) => {
-                table.rows = (rows > 0).then_some(rows);
-                display.rows_chosen = true;
-            }
-            Command::Switch(switch, on) => {
-                let on = on.unwrap_or_else(|| !is_on(&display, switch));
-                match switch {
-                    Switch::Headers => display.table.headers = on,
-                    Switch::Types => display.table.types = on,
-                    Switch::Pager => display.pager = on,
-                    Switch::Timer => display.timer = on,
-                    Switch::Footer => display.table.footer = on,
-                    Switch::TuplesOnly => (display.table.headers, display.table.footer) = (!on, !on),
-                }
-            }
-            Command::Null(text) => table.null = text,
-            Command::Border(frame) => table.frame = frame,
-            _ => {}
-        }
+        looks::change(&mut display, &self.folded, command.clone());
         self.runner.set_display(display)?;
-        match self.quiet.get() {
-            true => Ok(()),
-            false => self.told(&command),
+        match looks::told(&self.runner.display(), &command).filter(|_| !self.quiet.get()) {
+            Some(told) => self.runner.print_line(told),
+            None => Ok(()),
         }
-    }
-
-    fn told(&self, command: &Command) -> Result<(), Failure> {
-        let display = self.runner.display();
-        let told = match command {
-            Command::Mode(..) => format!("Output format is {}.", format_name(&display)),
-            Command::Expanded(_) => match display.table.expanded {
-                Expanded::Auto => "Expanded display is used automatically.".to_owned(),
-                Expanded::On => "Expanded display is on.".to_owned(),
-                Expanded::Off => "Expanded display is off.".to_owned(),
-            },
-            Command::MaxRows(_) => match display.table.rows {
-                Some(rows) => format!("Tables show {rows} rows at most."),
-                None => "Tables show all rows.".to_owned(),
-            },
-            Command::Switch(switch, _) => format!("{} is {}.", switch.name(), on(is_on(&display, *switch))),
-            Command::Null(text) => format!("Null display is \"{text}\"."),
-            Command::Border(_) => format!("Border style is {}.", border(display.table.frame)),
-            _ => return Ok(()),
-        };
-        self.runner.print_line(told)
-    }
-
-    fn show(&self) -> Result<(), Failure> {
-        let display = self.runner.display();
-        let table = &display.table;
-        let expanded = match table.expanded {
-            Expanded::Off => "off",
-            Expanded::On => "on",
-            Expanded::Auto => "auto",
-        };
-        let rows = table.rows.map_or_else(|| "all".to_owned(), |rows| rows.to_string());
-        for (name, value) in [
-            ("mode", format_name(&display)),
-            ("expanded", expanded),
-            ("maxrows", rows.as_str()),
-            ("headers", on(table.headers)),
-            ("types", on(table.types)),
-            ("nullvalue", table.null.as_str()),
-            ("border", border(table.frame)),
-            ("pager", on(display.pager)),
-            ("timer", on(display.timer)),
-        ] {
-            self.runner.print_line(format!("{name:<10} {value}"))?;
-        }
-        Ok(())
     }
 
     /// Lists the directories of the data that cannot be read as tables.
@@ -723,6 +731,37 @@ impl<'a> Shell<'a> {
         }
         Ok(())
     }
+}
+
+/// Where a `\copy` reads rows.
+#[derive(Default)]
+struct RowsAt<'a, 'b> {
+    /// The rows that stand behind it in the text.
+    behind: Option<&'a mut &'b [u8]>,
+    /// The input that the text is from.
+    input: Option<&'a mut dyn BufRead>,
+}
+
+fn rows_unread(error: &io::Error) -> Failure {
+    Failure::Usage(format!("the rows of a COPY cannot be read: {error}"))
+}
+
+/// Where a command begins in the arguments of another: at a backslash outside of quotes.
+fn next_command(argument: &str) -> Option<usize> {
+    let mut quote = None;
+    for (at, character) in argument.char_indices() {
+        match (quote, character) {
+            (None, '\\') => return Some(at),
+            (None, '\'' | '"' | '`') => quote = Some(character),
+            (Some(open), _) if open == character => quote = None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn is_utf8(encoding: &str) -> bool {
+    ["utf8", "utf-8", "unicode"].iter().any(|name| encoding.eq_ignore_ascii_case(name))
 }
 
 /// What a person enters at a prompt.
@@ -746,40 +785,4 @@ fn line_of(input: &mut dyn BufRead) -> io::Result<String> {
 
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
-}
-
-fn is_on(display: &Display, switch: Switch) -> bool {
-    match switch {
-        Switch::Headers => display.table.headers,
-        Switch::Types => display.table.types,
-        Switch::Pager => display.pager,
-        Switch::Timer => display.timer,
-        Switch::Footer => display.table.footer,
-        Switch::TuplesOnly => !display.table.footer,
-    }
-}
-
-fn on(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
-}
-
-fn border(frame: Frame) -> &'static str {
-    match frame {
-        Frame::Bare => "0",
-        Frame::Inner => "1",
-        Frame::Box => "2",
-        Frame::Markdown => "markdown",
-    }
-}
-
-fn format_name(display: &Display) -> &'static str {
-    match display.format {
-        Format::Table if display.table.frame == Frame::Markdown => "markdown",
-        Format::Table => "table",
-        Format::Csv => "csv",
-        Format::Json => "json",
-        Format::Jsonl => "jsonl",
-        Format::Arrow => "arrow",
-        Format::None => "none",
-    }
 }

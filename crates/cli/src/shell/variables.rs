@@ -3,9 +3,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::process::{Command as Process, Stdio};
+use std::process::Stdio;
 
 use super::script::enclosed;
+use crate::environment;
 
 /// The variables, by their names.
 #[derive(Default)]
@@ -161,7 +162,7 @@ fn reference(text: &str) -> Option<(Form, &str, usize)> {
 }
 
 /// Appends the text in single quotes at the start, and gives its length with its quotes; `None` if it does not end.
-fn single_quoted(text: &str, out: &mut String) -> Option<usize> {
+pub fn single_quoted(text: &str, out: &mut String) -> Option<usize> {
     let mut characters = text.char_indices().skip(1).peekable();
     while let Some((at, character)) = characters.next() {
         match character {
@@ -187,8 +188,8 @@ fn single_quoted(text: &str, out: &mut String) -> Option<usize> {
 /// What a command of the system prints, without the last end of line.
 fn printed(command: &str) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("`{command}` has failed: {why}");
-    let mut process = Process::new("sh");
-    process.args(["-c", command]).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let mut process = environment::command(command);
+    process.stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = process.output().map_err(|error| failed(&error))?;
     if !output.status.success() {
         return Err(failed(&output.status));

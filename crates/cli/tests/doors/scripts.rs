@@ -202,14 +202,141 @@ fn a_copy_reads_and_writes_files_of_this_machine() {
     assert!(ran.stderr.contains("integer: \"x\"") && ran.stdout.contains('3'), "{}{}", ran.stdout, ran.stderr);
     let ran = server.run(home, "SELECT * FROM nowhere;\n\\echo :SQLSTATE\n");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "42P01\n"), "{}", ran.stderr);
-    let ran = server.run(home, "\\copy t from nowhere.csv\n\\copy t\n\\copy t from stdin\n");
-    for told in ["cannot read nowhere.csv", "usage: \\copy TABLE", "rows stand behind COPY t FROM STDIN"] {
+    let ran = server.run(home, "\\copy t from nowhere.csv\n\\copy t\n");
+    for told in ["cannot read nowhere.csv", "usage: \\copy TABLE"] {
         assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
     }
+    // Rows stand behind the command, as they do behind COPY, also if nothing comes of them.
+    let ran = server.run(home, "\\copy t from stdin\n7\tseven\n\\.\n\\echo :ROW_COUNT\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "COPY 1\n1\n"), "{}", ran.stderr);
+    let ran = server.run(home, "\\copy nowhere from stdin\n7\tseven\n\\.\n\\echo on\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "on\n"), "{}", ran.stderr);
     drop(server);
     // A database in this process reads the file itself.
     let script = "CREATE TABLE t (a int, b text);\n\\copy t from 'in.csv' csv header\nSELECT sum(a) AS n FROM t;\n";
     assert_eq!(succeeds(home, script), "n\n3\n");
     assert_eq!(succeeds(home, "\\copy (SELECT 1 AS a) to here.csv\n"), "");
     assert_eq!(std::fs::read_to_string(home.join("here.csv")).unwrap(), "a\n1\n");
+    // So are psql's own formats.
+    std::fs::write(home.join("in.txt"), "1\tone\\ttab\n2\t\\N\n").unwrap();
+    let script = "CREATE TABLE t (a int, b text);\n\\copy t from in.txt\n\\copy (select * from t order by a) to out.txt\n\
+                  \\copy t to 'out.csv' (format binary)\n\\copy t from out.csv (format binary)\n\
+                  SELECT count(*) AS n, count(b) AS m, max(b) AS b FROM t;\n";
+    assert_eq!(succeeds(home, script), "n,m,b\n4,2,one\ttab\n");
+    assert_eq!(std::fs::read_to_string(home.join("out.txt")).unwrap(), "1\tone\\ttab\n2\t\\N\n");
+    // COPY itself, too, also in statements of the command line.
+    let script = "CREATE TABLE t (a int, b text); COPY t FROM 'in.txt'; COPY t TO 'all.bin' (FORMAT binary);\
+                  COPY t FROM 'all.bin' WITH BINARY; COPY (SELECT count(*), max(b) FROM t) TO 'all.txt' (FORMAT text)";
+    let ran = run(home, &["-qc", script], "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(home.join("all.txt")).unwrap(), "4\tone\\ttab\n");
+    fails(home, "CREATE TABLE t (a int);\nCOPY t FROM 'nowhere.txt' (FORMAT text);\n", "could not open file");
+    let quoted = "COPY (SELECT 1 AS a, 'x' AS b) TO 'quoted.csv' (FORMAT csv, HEADER, FORCE_QUOTE (b));\n\
+                  CREATE TABLE t (a int, b text);\nCOPY t FROM 'quoted.csv' (FORMAT csv, HEADER, ON_ERROR ignore);\n\
+                  SELECT * FROM t;\n";
+    assert_eq!(succeeds(home, quoted), "a,b\n1,x\n");
+    assert_eq!(std::fs::read_to_string(home.join("quoted.csv")).unwrap(), "a,b\n1,\"x\"\n");
+}
+
+#[test]
+fn rows_stand_behind_a_copy_of_the_shell() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let made = "CREATE TABLE t (a int, b text);\n";
+    let copied = "\\copy t (a, b) from stdin (format csv)\n1,\"one; \\x\"\n2,two\n\\.\n";
+    let shown = "SELECT * FROM t ORDER BY a;\n";
+    let expected = "a,b\n1,one; \\x\n2,two\n";
+    assert_eq!(succeeds(home, &format!("{made}{copied}{shown}")), expected);
+    // Those that are left out, and those in files, also where the file itself is the input.
+    let left_out = format!("{made}\\if false\n{copied}\\endif\n{copied}{shown}");
+    assert_eq!(succeeds(home, &left_out), expected);
+    std::fs::write(home.join("copy.sql"), format!("{copied}{shown}")).unwrap();
+    assert_eq!(succeeds(home, &format!("{made}\\i copy.sql\n")), expected);
+    std::fs::write(home.join("all.sql"), format!("{made}{copied}\\copy t from pstdin csv\n{shown}")).unwrap();
+    let ran = run(home, &["shell", "--csv", "-f", "all.sql"], "3,three\n");
+    assert_eq!((ran.code, ran.stdout), (Some(0), format!("{expected}3,three\n")), "{}", ran.stderr);
+    // A mistake in a row is told, and what follows runs.
+    let told = fails(home, &format!("{made}\\copy t from stdin\nx\ty\n\\.\n{shown}"), "integer: \"x\"");
+    assert_eq!(told, "a,b\n");
+}
+
+#[test]
+fn values_are_separated_as_scripts_want_them() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let query = "SELECT true AS a, NULL AS b, 'x|y' AS c, ARRAY[1, 2] AS d UNION ALL SELECT false, 'b', '', NULL";
+    let of = |arguments: &[&str], input: &str| {
+        let ran = run(home, arguments, input);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}: {}", ran.stdout);
+        ran.stdout
+    };
+    let ordered = format!("{query} ORDER BY a DESC");
+    let ordered = ordered.as_str();
+    assert_eq!(of(&["-Atc", ordered], ""), "t||x|y|{1,2}\nf|b||\n");
+    assert_eq!(of(&["sql", "-A", ordered], ""), "a|b|c|d\nt||x|y|{1,2}\nf|b||\n(2 rows)\n");
+    assert_eq!(of(&["shell", "-XAt", "-F", ",", "-R", ";", "-c", ordered], ""), "t,,x|y,{1,2};f,b,,\n");
+    assert_eq!(of(&["sql", "--csv", "-t", "-c", "SELECT 1 AS a"], ""), "1\n");
+    assert_eq!(of(&["sql", "-Ax", "-c", "SELECT 1 AS a, 2 AS b"], ""), "a|1\nb|2\n");
+    // Commands say what they have done, unless they are to be quiet.
+    assert_eq!(of(&["sql", "-A", "-c", "CREATE TABLE t (a int)"], ""), "CREATE TABLE\n");
+    assert_eq!(of(&["sql", "-q", "-c", "CREATE TABLE t (a int)"], ""), "");
+    let quiet = "\\set QUIET 1\nCREATE TABLE t (a int);\n\\set QUIET off\nINSERT INTO t VALUES (1);\n";
+    assert_eq!(of(&["shell", "-A"], quiet), "INSERT 1\n");
+    assert_eq!(of(&["-At", "-o", "written", "-c", "SELECT 1", "-c", "SELECT 2"], ""), "");
+    assert_eq!(std::fs::read_to_string(home.join("written")).unwrap(), "1\n2\n");
+    assert_eq!(of(&["shell", "-At", "-o", "| tr 1 9"], "SELECT 1;\n"), "9\n");
+    let script = "\\a\n\\t on\n\\f '\\t'\n\\pset null -\nSELECT 1, NULL;\n\\pset recordsep ';'\n\\f ,\n\
+                  SELECT * FROM (VALUES (1, 2), (3, 4)) AS v ORDER BY 1;\n\\a\n\\pset format unaligned\nSELECT 5;\n";
+    assert_eq!(of(&["shell", "-q"], script), "1\t-\n1,2;3,4\n5\n");
+    let once = "SELECT 1 AS a \\g (format=unaligned tuples_only=on)\nSELECT 1 AS a, 2 AS b \\g (format=csv) | tr , ';'\n\
+                SELECT 2 AS a \\g (format=json)\n";
+    assert_eq!(of(&["shell", "--csv"], once), "1\na;b\n1;2\n[{\"a\":2}]\n");
+}
+
+#[test]
+fn statements_of_the_command_line_run_in_the_shell() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    std::fs::create_dir(home.join("deep")).unwrap();
+    std::fs::write(home.join("deep/a.sql"), "CREATE TABLE t (a int);\n\\ir b.sql\nSELECT x;\n\\echo on\n").unwrap();
+    std::fs::write(home.join("deep/b.sql"), "\\echo b\n").unwrap();
+    let of = |arguments: &[&str]| run(home, &[&["shell", "-qAt"], arguments].concat(), "SELECT 'not read';\n");
+    let ran = of(&["-f", "deep/a.sql", "-c", "\\echo :n", "-c", "SELECT count(*) FROM t", "-v", "n=7"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "b\non\n7\n0\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("deep/a.sql:3:8"), "{}", ran.stderr);
+    let ran = of(&["-v", "ON_ERROR_STOP=1", "-c", "SELECT x", "-c", "SELECT 2"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    let ran = of(&["-c", "\\q", "-c", "SELECT 2"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+    let ran = of(&["-f", "nowhere.sql", "-c", "SELECT 2"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "2\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot read nowhere.sql"), "{}", ran.stderr);
+    assert_eq!(of(&["-f", "-"]).stdout, "not read\n");
+}
+
+#[test]
+fn parameters_get_values() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    assert_eq!(succeeds(home, "SELECT $1::int + 1 AS a, $2 AS b \\bind 41 'it''s; x' \\g\n"), "a,b\n42,it's; x\n");
+    assert_eq!(succeeds(home, "\\set n 3\nSELECT $1 * 2 AS a \\bind :n;\nSELECT 7 AS b \\bind \\g\n"), "a\n6\nb\n7\n");
+    assert_eq!(succeeds(home, "SELECT $1::int AS a \\bind 5 \\gset x_\n\\echo :x_a :ROW_COUNT\n"), "5 1\n");
+    let twice =
+        "CREATE TABLE t (a int);\nINSERT INTO t VALUES ($1) \\bind 1 \\g\n\\bind 2 \\g\nSELECT * FROM t ORDER BY a;\n";
+    assert_eq!(succeeds(home, twice), "a\n1\n2\n");
+    fails(home, "SELECT $1::int \\bind x \\g\n", "integer: \"x\"");
+    fails(home, "SELECT $1::int \\bind \\dt\n", "has no end");
+}
+
+#[test]
+fn commands_have_the_environment_of_the_shell() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let script = "\\setenv MADE 'a b'\n\\! echo \"$MADE\"\n\\set here `echo $MADE`\n\\echo :here\n\\getenv again MADE\n\
+                  \\echo :again\nSELECT 1 AS a \\g | cat >&2 && echo $MADE\n\\setenv MADE\n\\! echo ${MADE-gone}\n";
+    let ran = piped(home, script);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "a b\na b\na b\na b\ngone\n"), "{}", ran.stderr);
+    fails(home, "\\setenv A=B c\n", "a name has no '='");
+    assert_eq!(succeeds(home, "\\encoding\n\\encoding utf8\n"), "UTF8\n");
+    fails(home, "\\encoding latin1\n", "all text is UTF-8");
 }

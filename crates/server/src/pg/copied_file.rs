@@ -11,14 +11,14 @@ use bytes::Bytes;
 use diligence_base::{Error, Result};
 
 /// A file that is read from its beginning to its end.
-pub(super) struct FileSource {
+pub(crate) struct FileSource {
     file: File,
     path: PathBuf,
 }
 
 impl FileSource {
     /// Fails with code 58P01 if there is no such file, 42501 if it may not be read, 42809 if it is a directory.
-    pub(super) fn open(path: &str) -> Result<Self> {
+    pub(crate) fn open(path: &str) -> Result<Self> {
         let path = PathBuf::from(path);
         let file = File::open(&path).map_err(|error| failed("open", &path, " for reading", &error))?;
         if file.metadata().is_ok_and(|about| about.is_dir()) {
@@ -29,7 +29,7 @@ impl FileSource {
     }
 
     /// The next bytes, at most so many, and whether they are the last.
-    pub(super) fn next(mut self, most: usize) -> Result<(Self, Bytes, bool)> {
+    pub(crate) fn next(mut self, most: usize) -> Result<(Self, Bytes, bool)> {
         let mut bytes = Vec::with_capacity(most);
         let mut part = Read::by_ref(&mut self.file).take(most as u64);
         let read = part.read_to_end(&mut bytes).map_err(|error| failed("read from", &self.path, "", &error))?;
@@ -38,7 +38,7 @@ impl FileSource {
 }
 
 /// A file that is written beside the place where it will be. Dropped before it is finished, nothing of it is left.
-pub(super) struct FileTarget {
+pub(crate) struct FileTarget {
     file: File,
     path: PathBuf,
     /// Its name until it is complete; none if it is written in place, as pipes are.
@@ -47,7 +47,7 @@ pub(super) struct FileTarget {
 
 impl FileTarget {
     /// Fails with code 58P01 if its directory is not there, 42501 if it may not be written, 42809 if it is a directory.
-    pub(super) fn create(path: &str) -> Result<Self> {
+    pub(crate) fn create(path: &str) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let path = PathBuf::from(path);
         let about = path.metadata().ok();
@@ -69,12 +69,12 @@ impl FileTarget {
     }
 
     /// Adds bytes.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| failed("write to", &self.path, "", &error))
     }
 
     /// Puts the file where it belongs, on the disk and not only in memory.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         let Some(beside) = self.beside.as_ref() else { return Ok(()) };
         let directory = match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

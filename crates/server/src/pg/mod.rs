@@ -5,7 +5,7 @@
 //! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not
 //! take stays in its own buffers.
 
-mod copied_file;
+pub(crate) mod copied_file;
 mod copy;
 mod copying;
 mod cursor;

@@ -120,6 +120,23 @@ pub(crate) fn with_client(sql: &str) -> Result<Option<CopyStatement>> {
     copy(sql, &tokens).map_err(|refused| Error::input(refused.message).with_code(refused.code))
 }
 
+/// The COPY between a table and a file in a form that clients get, and the file's name; `None` of other statements, also
+/// of those with files in other formats. Fails with kind `Input` if it cannot be read.
+pub(crate) fn with_file(sql: &str) -> Result<Option<(CopyStatement, String)>> {
+    let tokens = tokens(sql, TOKENS_MAX);
+    if !matches!(tokens.first(), Some((Token::Word(first), _)) if first.eq_ignore_ascii_case("COPY")) {
+        return Ok(None);
+    }
+    let found = copy(sql, &tokens).map_err(|refused| Error::input(refused.message).with_code(refused.code))?;
+    Ok(found.and_then(|copy| {
+        let file = match &copy {
+            CopyStatement::Out(CopyOut { file, .. }) => file.clone(),
+            CopyStatement::In(CopyIn { file, .. }) => file.clone(),
+        };
+        Some((copy, file?))
+    }))
+}
+
 /// An option of COPY that is none of what is meant there.
 fn not_meant(message: impl Into<String>) -> Refused {
     Refused { message: message.into(), code: "22023" }

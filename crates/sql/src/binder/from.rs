@@ -437,8 +437,9 @@ impl Binder<'_> {
                 let mut columns = Vec::new();
                 for (position, field) in table.schema().fields().iter().enumerate() {
                     let Some(sql_type) = SqlType::of_field(field) else {
+                        let (column, ty) = (field.name(), field.data_type());
                         let message =
-                            format!("the column '{}' of '{name}' has a type that SQL does not know", field.name());
+                            format!("the column '{column}' of '{name}' has a type that SQL does not know: {ty}");
                         return Err(at(Error::unsupported(message).with_code("0A000")));
                     };
                     let sql_type = sql_type.base().clone();

@@ -238,6 +238,14 @@ impl StatementParser<'_> {
         Ok(names)
     }
 
+    /// `[a, b]`, as DuckDB writes lists.
+    fn bracketed_names(&mut self) -> Parsed<Vec<Ident>> {
+        self.parser.expect_token(&Token::LBracket)?;
+        let names = self.parser.parse_comma_separated(Parser::parse_identifier)?;
+        self.parser.expect_token(&Token::RBracket)?;
+        Ok(names)
+    }
+
     /// `(name value, …)`, where names may have dots between their parts, and a name alone means true. `PARTITION_BY
     /// (column, …)` is DuckDB's spelling of PARTITIONED BY.
     fn options(&mut self, partitioned_by: &mut Option<Vec<Ident>>) -> Parsed<Vec<NamedOption>> {
@@ -249,8 +257,11 @@ impl StatementParser<'_> {
                 name = format!("{name}.{}", self.word("the name of an option")?);
             }
             if name.eq_ignore_ascii_case("partition_by") {
-                let is_listed = self.parser.peek_token().token == Token::LParen;
-                let names = if is_listed { self.names()? } else { vec![self.parser.parse_identifier()?] };
+                let names = match self.parser.peek_token().token {
+                    Token::LParen => self.names()?,
+                    Token::LBracket => self.bracketed_names()?,
+                    _ => vec![self.parser.parse_identifier()?],
+                };
                 once(partitioned_by, "PARTITION_BY", names)?;
             } else {
                 self.option_values(name, &mut options)?;
@@ -269,8 +280,10 @@ impl StatementParser<'_> {
     fn option_values(&mut self, name: String, options: &mut Vec<NamedOption>) -> Parsed<()> {
         if self.parser.consume_token(&Token::Mul) {
             options.push((name, Value::SingleQuotedString("*".to_owned())));
-        } else if self.parser.peek_token().token == Token::LParen {
-            let names = self.names()?.into_iter().map(|column| super::lower(&column));
+        } else if matches!(self.parser.peek_token().token, Token::LParen | Token::LBracket) {
+            let is_bracketed = self.parser.peek_token().token == Token::LBracket;
+            let names = if is_bracketed { self.bracketed_names()? } else { self.names()? };
+            let names = names.into_iter().map(|column| super::lower(&column));
             options.extend(names.map(|column| (name.clone(), Value::SingleQuotedString(column))));
         } else if self.parser.consume_token(&Token::LBrace) {
             while !self.parser.consume_token(&Token::RBrace) {

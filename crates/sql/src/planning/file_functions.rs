@@ -147,7 +147,7 @@ impl Around<'_> {
         pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
         set_all(&mut options, &pairs, &|text| self.type_named(text))?;
         if name == COPY_FROM {
-            options.csv.in_order = true;
+            (options.csv.in_order, options.csv.quotes_inside) = (true, true);
             let columns = self.copied.borrow().clone();
             if let (true, Some(columns)) = (matches, &columns) {
                 let found = FileRelation::new(first, options.clone(), disk.clone()).table()?.schema();

@@ -21,6 +21,8 @@ pub(super) struct Extras {
     pub writer: WriteExtras,
     /// Whether there is a folder of files, whatever its name ends in.
     pub is_folder: bool,
+    /// What the names of files in a folder end in, without the point.
+    pub extension: Option<String>,
 }
 
 /// Takes the options out that this module knows, and gives others the names that they have in `options`. Fails with
@@ -37,6 +39,7 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
         let is_true = || truth(&text).ok_or_else(|| wrong("true or false"));
         let bytes = || size(&text).ok_or_else(|| wrong("a size such as 100MB"));
         let number = || text.parse::<u32>().map_err(|_| wrong("a number"));
+        let part = || text.parse::<f64>().ok().filter(|part| *part > 0.0).ok_or_else(|| wrong("a number above 0"));
         let writer = &mut extras.writer;
         match (name.as_str(), format) {
             ("force_quote", Format::Csv) => match truth(&text) {
@@ -68,6 +71,11 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
             // Files always come into their places when they are complete.
             ("use_tmp_file", _) => drop(is_true()?),
             ("dictionary_size_limit", Format::Parquet) => drop(number()?),
+            ("dictionary_compression_ratio_threshold", Format::Parquet) => drop(part()?),
+            ("hive_file_pattern", _) if is_true()? => {}
+            ("file_extension", _) => {
+                extras.extension = Some(extension(&text).ok_or_else(|| wrong("an ending of names"))?)
+            }
             ("compression_level", Format::Parquet) => level = Some(number()?.to_string()),
             ("parquet_version", Format::Parquet) => {
                 let version = match text.to_ascii_lowercase().as_str() {
@@ -79,7 +87,7 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
             }
             ("return_files" | "return_stats", _) if !is_true()? => {}
             ("filename_pattern", _) => writer.file_names = Some(FileNames::parse(&text)?),
-            ("return_files" | "return_stats" | "encryption_config", _) => {
+            ("return_files" | "return_stats" | "encryption_config" | "hive_file_pattern", _) => {
                 return Err(undone(&name));
             }
             (other, _) if other.starts_with("encryption_config::") => return Err(undone("encryption_config")),
@@ -102,8 +110,15 @@ fn undone(name: &str) -> Error {
     let error = Error::unsupported(format!("COPY's option {} is not supported", name.to_uppercase()));
     error.with_code("0A000").with_hint(match name {
         "encryption_config" => "Parquet files are written and read without encryption",
+        "hive_file_pattern" => "values of columns are in names of folders: 'year=2024'",
         _ => "glob('…') lists the files of a folder, parquet_metadata('…') tells about them",
     })
+}
+
+/// The ending of names that an option says, without its point; `None` if names cannot end so.
+fn extension(text: &str) -> Option<String> {
+    let ending = text.strip_prefix('.').unwrap_or(text);
+    (!ending.is_empty() && !ending.contains(['/', '\\', '\0'])).then(|| ending.to_owned())
 }
 
 /// Text around the rows leaves no place for names of columns.
@@ -207,12 +222,16 @@ mod tests {
         let (extras, rest) = taken("FILENAME_PATTERN 'a_{i}'", Format::Csv).unwrap();
         assert_eq!((extras.writer.file_names, rest.len()), (FileNames::parse("a_{i}").ok(), 0));
         assert!(taken("FILENAME_PATTERN 'a/b'", Format::Csv).is_err());
+        let (extras, rest) = taken("FILE_EXTENSION '.txt', HIVE_FILE_PATTERN", Format::Csv).unwrap();
+        assert_eq!((extras.extension.as_deref(), rest.len()), (Some("txt"), 0));
+        assert!(taken("FILE_EXTENSION 'a/b'", Format::Csv).is_err());
     }
 
     #[test]
     fn compressions_have_levels() {
         for (options, expected) in [
             ("COMPRESSION zstd", "zstd(3)"),
+            ("CODEC 'zstd'", "zstd(3)"),
             ("COMPRESSION zstd, COMPRESSION_LEVEL 7", "zstd(7)"),
             ("COMPRESSION 'zstd(9)'", "zstd(9)"),
             ("COMPRESSION snappy", "snappy"),
@@ -226,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_not_done_is_an_error() {
-        for options in ["RETURN_FILES", "ENCRYPTION_CONFIG {footer_key: 'k'}"] {
+        for options in ["RETURN_FILES", "ENCRYPTION_CONFIG {footer_key: 'k'}", "HIVE_FILE_PATTERN false"] {
             let error = taken(options, Format::Parquet).unwrap_err();
             assert_eq!(error.code(), Some("0A000"), "{options}");
         }

@@ -73,6 +73,8 @@ pub(crate) struct CopyTarget {
     is_partitioned: bool,
     /// What happens to files that are in the folder already, if the statement says it.
     existing: Option<Existing>,
+    /// What the names of files in a folder end in, if the statement says it.
+    extension: Option<String>,
     /// What is said besides.
     extras: WriteExtras,
 }
@@ -95,16 +97,22 @@ impl CopyTarget {
         if is_pipe && !single {
             return Err(Error::input(format!("{name} takes one file, and PARTITIONED BY makes several")));
         }
+        if single && extras.extension.is_some() {
+            let error = Error::input("FILE_EXTENSION is for the files of a folder, and this is one file");
+            return Err(error.with_code("22023"));
+        }
         let name = if name == "-" { "/dev/stdout".to_owned() } else { name };
         let is_partitioned = !copy.partitioned_by.is_empty();
-        let extras = extras.writer;
-        Ok(Self { name, format, compression, single, is_partitioned, existing, extras })
+        let (extension, extras) = (extras.extension, extras.writer);
+        Ok(Self { name, format, compression, single, is_partitioned, existing, extension, extras })
     }
 
     /// Where it is. Fails with kind `File` if something is there that is not to be replaced, `Input` if the name makes
     /// no sense.
     fn destination(&self, disk: &dyn Disk) -> Result<Destination> {
-        let (name, ending) = (&self.name, || self.format.ending(self.compression));
+        let own = || self.format.ending(self.compression);
+        let ending = || self.extension.as_ref().map_or_else(own, |extension| format!(".{extension}"));
+        let name = &self.name;
         if let Some(url) = remote(name)? {
             let (store, path) = open_store(name, &url)?;
             return Ok(if self.single {

@@ -49,7 +49,8 @@ fn list_with_nulls_below<O: OffsetSizeTrait>(array: &ArrayRef, field: &FieldRef)
     }
 }
 
-fn masked(array: &ArrayRef, nulls: Option<&NullBuffer>) -> ArrayRef {
+/// The array with these NULLs, too.
+pub(super) fn masked(array: &ArrayRef, nulls: Option<&NullBuffer>) -> ArrayRef {
     let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return array.clone() };
     let both = NullBuffer::union(array.nulls(), Some(nulls));
     match array.to_data().into_builder().nulls(both).build() {

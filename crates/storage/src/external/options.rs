@@ -86,6 +86,8 @@ pub struct OpenOptions {
     pub rejects_max: usize,
     /// The state of a lake's table that is meant; the last one if `None`.
     pub moment: Option<LakeMoment>,
+    /// Whether bytes of Parquet files of which nothing else is told are texts, as old writers mean them.
+    pub bytes_as_texts: bool,
 }
 
 /// How the characters of a text file are encoded.
@@ -131,6 +133,8 @@ pub struct CsvOptions {
     pub escape: Option<u8>,
     /// Records that begin with it are left out.
     pub comment: Option<u8>,
+    /// Columns of text in which no text stands for NULL, and empty fields are empty texts.
+    pub without_nulls: Vec<String>,
     /// The texts that stand for NULL, besides an empty field without quotes in columns that are not strings.
     pub nulls: Vec<String>,
     /// Lines before the header or the first record.
@@ -157,6 +161,8 @@ pub struct CsvOptions {
     pub plain_names: bool,
     /// Whether declared columns are those of the file in their order, whatever the header says, if they are as many.
     pub in_order: bool,
+    /// Whether quotes may begin and end anywhere in a field, as in PostgreSQL's COPY.
+    pub quotes_inside: bool,
 }
 
 /// A type that the values of a file of separated values may show.
@@ -359,6 +365,7 @@ impl OpenOptions {
         self.moment.hash(&mut hasher);
         self.table.hash(&mut hasher);
         self.folder_texts.hash(&mut hasher);
+        self.bytes_as_texts.hash(&mut hasher);
         self.partition_columns.hash(&mut hasher);
         if let Some(schema) = &self.schema {
             for field in schema.fields() {

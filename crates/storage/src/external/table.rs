@@ -1,11 +1,12 @@
 //! A table made of foreign files, whatever their format.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use datafusion_common::stats::Precision;
 use diligence_base::ids::{TableId, TableIdentity, TableVersion};
@@ -22,6 +23,7 @@ use super::options::{Compression, Format, OpenOptions};
 use super::parquet::ParquetTable;
 use super::partitions::{self, Partitions};
 use super::required::Required;
+use super::schema::with_types;
 use super::source::Source;
 use super::sqlite::SqliteTable;
 use super::text::csv::CsvTable;
@@ -128,8 +130,20 @@ impl ExternalTable {
         let in_folders = options.clone();
         options.types.retain(|(name, _)| !names.iter().any(|folder| folder.eq_ignore_ascii_case(name)));
         let content = match format {
-            Format::Parquet => Content::Parquet(Arc::new(ParquetTable::open(&sources, options.schema.as_deref())?)),
-            Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources, options.schema.as_deref())?)),
+            Format::Parquet => {
+                let mut table = ParquetTable::open(&sources, options.schema.as_deref())?;
+                if let Some(told) = told_columns(&table.schema, &options)? {
+                    table = ParquetTable::open(&sources, Some(&told))?;
+                }
+                Content::Parquet(Arc::new(table))
+            }
+            Format::Arrow => {
+                let mut table = ArrowTable::open(&sources, options.schema.as_deref())?;
+                if let Some(told) = told_columns(&table.schema, &options)? {
+                    table = ArrowTable::open(&sources, Some(&told))?;
+                }
+                Content::Arrow(Arc::new(table))
+            }
             Format::Csv => Content::Csv(Arc::new(CsvTable::open(&sources, &options)?)),
             Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, &options)?)),
             Format::Delta | Format::Iceberg | Format::Sqlite => {
@@ -285,6 +299,23 @@ impl ExternalTable {
             _ => self.sources.iter().map(|source| source.bytes).sum(),
         }
     }
+}
+
+/// The columns of files that know their types, with the types that the options give to some; `None` if they give none.
+/// Fails with kind `Input` if a type is given for a column that there is not.
+fn told_columns(schema: &SchemaRef, options: &OpenOptions) -> Result<Option<Schema>> {
+    if options.schema.is_some() || (options.types.is_empty() && !options.bytes_as_texts) {
+        return Ok(None);
+    }
+    let told = with_types(schema.as_ref().clone(), &options.types)?;
+    let fields = told.fields().iter().map(|field| match field.data_type() {
+        DataType::BinaryView if options.bytes_as_texts => {
+            let text = field.as_ref().clone().with_data_type(DataType::Utf8View);
+            Arc::new(text.with_metadata(HashMap::new()))
+        }
+        _ => field.clone(),
+    });
+    Ok(Some(Schema::new(fields.collect::<Vec<_>>())))
 }
 
 impl fmt::Debug for ExternalTable {

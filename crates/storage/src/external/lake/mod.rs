@@ -51,7 +51,9 @@ pub(super) fn open_lake(location: &str, options: &OpenOptions, disk: &Arc<dyn Di
     if !is_asked && (location.contains(['*', '?', '[']) || !options.also.is_empty()) {
         return Ok(None);
     }
-    let Some(place) = Place::open(location, disk, is_asked)? else { return Ok(None) };
+    let one_state = if wanted == Some(Format::Iceberg) { metadata_file(location) } else { None };
+    let folder = one_state.map_or(location, |(folder, _)| folder);
+    let Some(place) = Place::open(folder, disk, is_asked)? else { return Ok(None) };
     let found = match wanted {
         Some(Format::Delta | Format::Iceberg) => wanted,
         _ => format_of(&place)?,
@@ -85,7 +87,7 @@ pub(super) fn open_lake(location: &str, options: &OpenOptions, disk: &Arc<dyn Di
     let log = if found == Format::Iceberg { ICEBERG_METADATA } else { DELTA_LOG };
     let seen = if place.folder().is_some() { None } else { Some((log, place.names_in(log)?)) };
     let table = match found {
-        Format::Iceberg => iceberg::open(place, options.moment)?,
+        Format::Iceberg => iceberg::open(place, one_state.map(|(_, file)| file), options.moment)?,
         _ => delta::open(place, options.moment)?,
     };
     Ok(Some(Arc::new(table.seen(seen))))
@@ -121,6 +123,21 @@ fn is_log_file(name: &str) -> bool {
 
 fn is_iceberg_metadata(name: &str) -> bool {
     name.ends_with(ICEBERG_METADATA_END) || name.ends_with(".gz.metadata.json") || name.ends_with(".metadata.json.gz")
+}
+
+/// The folder of an Iceberg table and the name of one file of its metadata, which a location may name, as catalogs do;
+/// `None` if it names no such file.
+fn metadata_file(location: &str) -> Option<(&str, &str)> {
+    let (folder, file) = location.rsplit_once('/')?;
+    if !is_iceberg_metadata(file) {
+        return None;
+    }
+    let table = folder.strip_suffix(ICEBERG_METADATA)?;
+    match table.strip_suffix('/') {
+        Some(table) if !table.is_empty() => Some((table, file)),
+        None if table.is_empty() => Some((".", file)),
+        _ => None,
+    }
 }
 
 /// Whether an entry of a folder tells that the folder may be a lake's table.

@@ -523,7 +523,7 @@ impl CsvFile {
                         _ => waiting = true,
                     }
                 } else if byte == quote {
-                    inside = before == delimiter || before == b'\n';
+                    inside = self.dialect.quotes_inside || before == delimiter || before == b'\n';
                 } else if byte == b'\n' {
                     let next = at + index as u64 + 1;
                     if next - start >= super::CLUSTER_BYTES {

@@ -2,8 +2,9 @@
 //!
 //! The grammar is RFC 4180's with any delimiter and quote: a field that begins with a quote ends with one; inside, a
 //! doubled quote (or an escaped one) stands for itself, and delimiters and line ends are text. A quote inside a field
-//! that does not begin with one is text. Blanks around quotes are no text where a dialect says so. Records end with a
-//! line feed, or a carriage return and a line feed. Empty lines are no records.
+//! that does not begin with one is text, unless quotes may begin and end anywhere, as in PostgreSQL's COPY. Blanks
+//! around quotes are no text where a dialect says so. Records end with a line feed, or a carriage return and a line
+//! feed. Empty lines are no records.
 
 use std::borrow::Cow;
 
@@ -17,6 +18,8 @@ pub(in crate::external) struct Dialect {
     pub comment: Option<u8>,
     /// Whether blanks around the quotes of a field are none of it: `"a", "b"`.
     pub pads_quotes: bool,
+    /// Whether quotes may begin and end anywhere in a field, and all else in it is text.
+    pub quotes_inside: bool,
     /// Whether an empty line is a record of one empty field: where records have one field.
     pub blank_is_record: bool,
 }
@@ -38,6 +41,8 @@ pub(in crate::external) struct Field {
 const QUOTED: u32 = 1 << 31;
 const ESCAPED: u32 = 1 << 30;
 const LENGTH: u32 = ESCAPED - 1;
+/// Of the start: quotes are somewhere in the text.
+const MIXED: u32 = 1 << 31;
 
 /// Text looked at from one position may have at most this many bytes, so that fields fit their numbers.
 pub(super) const TEXT_BYTES_MAX: usize = LENGTH as usize;
@@ -61,14 +66,23 @@ impl Field {
         self.length & QUOTED != 0
     }
 
+    /// Whether quotes are somewhere in the text as written, so that it is not the text as meant.
+    pub fn is_mixed(self) -> bool {
+        self.start & MIXED != 0
+    }
+
     /// The text as written, without the quotes around it.
     pub fn raw(self, text: &[u8]) -> &[u8] {
-        &text[self.start as usize..(self.start + (self.length & LENGTH)) as usize]
+        let start = (self.start & LENGTH) as usize;
+        &text[start..start + (self.length & LENGTH) as usize]
     }
 
     /// The text as meant.
     pub fn text<'a>(self, text: &'a [u8], dialect: &Dialect) -> Cow<'a, [u8]> {
         let raw = self.raw(text);
+        if self.is_mixed() {
+            return Cow::Owned(without_quotes(raw, dialect));
+        }
         if self.length & ESCAPED == 0 {
             return Cow::Borrowed(raw);
         }
@@ -126,11 +140,10 @@ pub(in crate::external) fn record(
         }
     }
     if dialect.comment == Some(first) {
-        return match memchr::memchr(b'\n', &text[at..]) {
-            Some(feed) => Found::Nothing { next: at + feed + 1 },
-            None if last => Found::Nothing { next: text.len() },
-            None => Found::Incomplete,
-        };
+        return comment(text, at, last);
+    }
+    if dialect.quotes_inside {
+        return mixed_record(text, at, last, dialect, field);
     }
     let mut number = 0;
     loop {
@@ -195,6 +208,93 @@ pub(in crate::external) fn record(
     }
 }
 
+/// A comment, to the end of its line.
+fn comment(text: &[u8], at: usize, last: bool) -> Found {
+    match memchr::memchr(b'\n', &text[at..]) {
+        Some(feed) => Found::Nothing { next: at + feed + 1 },
+        None if last => Found::Nothing { next: text.len() },
+        None => Found::Incomplete,
+    }
+}
+
+/// The record at `at`, with quotes that begin and end anywhere.
+fn mixed_record(
+    text: &[u8],
+    mut at: usize,
+    last: bool,
+    dialect: &Dialect,
+    mut field: impl FnMut(usize, Field),
+) -> Found {
+    let mut number = 0;
+    loop {
+        match mixed_field(text, at, last, dialect) {
+            Ok((found, next, is_followed)) => {
+                field(number, found);
+                if !is_followed {
+                    return Found::Record { next };
+                }
+                (at, number) = (next, number + 1);
+            }
+            Err(found) => return found,
+        }
+    }
+}
+
+/// The field at `start` with quotes that begin and end anywhere, where the next thing begins, and whether that is a
+/// field of the same record. Fails with what was found if there is no whole field.
+fn mixed_field(text: &[u8], start: usize, last: bool, dialect: &Dialect) -> Result<(Field, usize, bool), Found> {
+    let mut at = start;
+    // The last closing quote; with its flags, if the opening one begins the field.
+    let mut closed: Option<(usize, Option<u32>)> = None;
+    let found = |end: usize, closed| match closed {
+        None => Field::new(start, end, 0),
+        Some((quote, Some(flags))) if quote + 1 == end => Field::new(start + 1, quote, flags | QUOTED),
+        _ => Field { start: start as u32 | MIXED, ..Field::new(start, end, QUOTED) },
+    };
+    loop {
+        let Some(length) = memchr::memchr3(dialect.delimiter, b'\n', dialect.quote, &text[at..]) else {
+            if !last {
+                return Err(Found::Incomplete);
+            }
+            let end = text.len() - usize::from(text.ends_with(b"\r") && text.len() > at);
+            return Ok((found(end, closed), text.len(), false));
+        };
+        at += length;
+        if text[at] != dialect.quote {
+            let is_followed = text[at] != b'\n';
+            let carriage = !is_followed && at > start && text[at - 1] == b'\r';
+            return Ok((found(at - usize::from(carriage), closed), at + 1, is_followed));
+        }
+        match closing_quote(text, at + 1, dialect) {
+            Some((quote, flags)) => {
+                closed = Some((quote, (at == start).then_some(flags)));
+                at = quote + 1;
+            }
+            None if last => return Err(Found::Malformed { at, what: "the quote that begins here is never closed" }),
+            None => return Err(Found::Incomplete),
+        }
+    }
+}
+
+/// The text of a field without its quotes, wherever they are.
+fn without_quotes(raw: &[u8], dialect: &Dialect) -> Vec<u8> {
+    let escape = dialect.escape.unwrap_or(dialect.quote);
+    let mut plain = Vec::with_capacity(raw.len());
+    let mut bytes = raw.iter().copied().peekable();
+    let mut inside = false;
+    while let Some(byte) = bytes.next() {
+        let is_escape = inside && byte == escape;
+        if is_escape && (escape != dialect.quote || bytes.peek() == Some(&dialect.quote)) {
+            plain.extend(bytes.next());
+        } else if byte == dialect.quote {
+            inside = !inside;
+        } else {
+            plain.push(byte);
+        }
+    }
+    plain
+}
+
 /// The quote that ends a quoted field, and whether the text has escapes.
 fn closing_quote(text: &[u8], start: usize, dialect: &Dialect) -> Option<(usize, u32)> {
     let mut flags = 0;
@@ -229,6 +329,7 @@ mod tests {
         escape: None,
         comment: None,
         pads_quotes: false,
+        quotes_inside: false,
         blank_is_record: false,
     };
 
@@ -274,6 +375,18 @@ mod tests {
 
     #[test]
     fn blanks_stand_around_quotes() {
+        let inside = Dialect { quotes_inside: true, ..PLAIN };
+        for (text, expected) in [
+            ("1, \"x, y\"\n2,\"q\"  \n", vec![vec!["1", "' x, y'"], vec!["2", "'q  '"]]),
+            ("a\"b\"c,\"\"\r\n\"p\"\"q\",x\r\n", vec![vec!["'abc'", "''"], vec!["'p\"q'", "x"]]),
+            ("a\"\n\"\"\"b,c\r", vec![vec!["'a\n\"b'", "c"]]),
+            ("\"a\"\"\"\"b\",\"c\"d\"e\"", vec![vec!["'a\"\"b'", "'cde'"]]),
+        ] {
+            assert_eq!(all(text, &inside).unwrap(), expected, "{text:?}");
+        }
+        assert!(all("1,a\"b\n", &inside).is_err());
+        let escaped = Dialect { escape: Some(b'\\'), ..inside };
+        assert_eq!(all("x\"a\\\"b\\c\"\n", &escaped).unwrap(), [["'xa\"bc'"]]);
         let padded = Dialect { pads_quotes: true, ..PLAIN };
         let text = " \"a, b\" ,  \"c\"\r\nd, e\n\"f\"  \n  ,\"g\" ";
         let records: [&[&str]; 4] = [&["'a, b'", "'c'"], &["d", " e"], &["'f'"], &["  ", "'g'"]];

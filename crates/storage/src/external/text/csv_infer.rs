@@ -379,6 +379,7 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
         escape: options.escape,
         comment: options.comment,
         pads_quotes: false,
+        quotes_inside: options.quotes_inside,
         blank_is_record: false,
     }
 }
@@ -388,7 +389,8 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
 /// otherwise.
 pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
     let usual = delimited(text, last, name, options, false);
-    let padded = || Some(delimited(text, last, name, options, true)).filter(|padded| is_even(text, last, padded));
+    let pads = || (!options.quotes_inside).then(|| delimited(text, last, name, options, true));
+    let padded = || pads().filter(|padded| is_even(text, last, padded));
     if has_padded_quotes(text, &usual)
         && let Some(padded) = padded()
     {

@@ -38,6 +38,8 @@ pub(super) struct Forms {
     pub orders: Vec<DateOrder>,
     /// Whether texts for NULL are NULL in quotes, too.
     pub quoted_nulls: bool,
+    /// Columns of text in which no text stands for NULL.
+    pub without_nulls: Vec<String>,
 }
 
 impl Forms {
@@ -50,6 +52,7 @@ impl Forms {
             timestamp: options.timestamp_format.clone(),
             orders: Vec::new(),
             quoted_nulls: options.quoted_nulls,
+            without_nulls: options.without_nulls.clone(),
         }
     }
 
@@ -230,7 +233,10 @@ pub(super) fn column(
             )?;
             Arc::new(builder.finish())
         }
-        DataType::Utf8View => Arc::new(source.strings(fields).finish()),
+        DataType::Utf8View => {
+            let has_nulls = !forms.without_nulls.iter().any(|name| name.eq_ignore_ascii_case(told.name()));
+            Arc::new(source.strings(fields, has_nulls).finish())
+        }
         // What is rare goes through text and Arrow's conversion; a failure is then looked for field by field.
         _ => {
             let fields = fields.collect::<Vec<_>>();
@@ -309,7 +315,8 @@ impl Fields<'_> {
         // A given text for NULL may look like a value.
         let nulls_first = !self.forms.nulls.is_empty();
         for (position, field) in fields.enumerate() {
-            let raw = field.raw(self.text).trim_ascii();
+            let meant = field.is_mixed().then(|| field.text(self.text, self.dialect));
+            let raw = meant.as_deref().unwrap_or_else(|| field.raw(self.text)).trim_ascii();
             if nulls_first && self.forms.is_null(field, raw, false) {
                 append(None);
                 continue;
@@ -345,10 +352,10 @@ impl Fields<'_> {
         self.primitive::<T>(fields, ty, |raw| count(&self.forms.timestamp(raw, zone.as_ref())?))
     }
 
-    fn strings(&self, fields: impl ExactSizeIterator<Item = Field>) -> StringViewBuilder {
+    fn strings(&self, fields: impl ExactSizeIterator<Item = Field>, has_nulls: bool) -> StringViewBuilder {
         let mut builder = StringViewBuilder::with_capacity(fields.len());
         for field in fields {
-            if self.forms.is_null(field, field.raw(self.text), true) {
+            if has_nulls && self.forms.is_null(field, field.raw(self.text), true) {
                 builder.append_null();
                 continue;
             }

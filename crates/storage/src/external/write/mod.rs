@@ -23,6 +23,7 @@ mod row_groups;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod uuids;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -51,8 +52,8 @@ use self::blocks::Due;
 use self::local::{CACHED_BYTES, LocalOutput};
 use self::output::{FilePart, ObjectOutput, OutputFile, OutputPlace, keeps_order, unwritable};
 use self::row_groups::RowGroupBounds;
+use self::uuids::{uuids_as_bytes, with_uuid_bytes};
 use super::partitions::NULL_NAME;
-use super::schema::{TYPE_KEY, UUID_TYPE, uuid_bytes};
 use crate::foreign_error::from_arrow;
 use crate::writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 
@@ -198,9 +199,7 @@ impl FileOperation {
         let field = |&column: &usize| {
             let field = request.schema.field(column);
             let field = field.clone().with_nullable(field.is_nullable() && !required.contains(&column));
-            // UUIDs are bytes in Parquet, which other programs take for UUIDs.
-            let is_bytes = is_parquet && field.metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE);
-            let field = if is_bytes { field.with_data_type(DataType::FixedSizeBinary(16)) } else { field };
+            let field = if is_parquet { with_uuid_bytes(&field) } else { field };
             let Some(id) = writer.extras.field_ids.get(field.name()).filter(|_| is_parquet) else { return field };
             let mut said = field.metadata().clone();
             said.insert(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string());
@@ -342,11 +341,8 @@ impl FileOperation {
         let in_files = rows.project(&self.columns).map_err(from_arrow)?;
         // Columns that allow no NULL have none: that was looked at before.
         let count = RecordBatchOptions::new().with_row_count(Some(in_files.num_rows()));
-        let columns =
-            in_files.columns().iter().zip(self.schema.fields()).map(|(array, field)| match field.data_type() {
-                DataType::FixedSizeBinary(16) if array.data_type() != field.data_type() => uuid_bytes(array),
-                _ => Ok(array.clone()),
-            });
+        let columns = in_files.columns().iter().zip(self.schema.fields());
+        let columns = columns.map(|(array, field)| uuids_as_bytes(array, field));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let in_files = RecordBatch::try_new_with_options(self.schema.clone(), columns, &count).map_err(from_arrow)?;
         if self.partitions.is_empty() {

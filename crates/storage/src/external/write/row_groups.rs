@@ -24,7 +24,7 @@ use parquet::basic::{Encoding, LogicalType, PageType, Type as PhysicalType};
 use parquet::file::metadata::{ColumnChunkMetaData, KeyValue};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as ParquetType};
+use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as ParquetType, TypePtr};
 
 use super::blocks::Outbox;
 use crate::external::parquet::chunk_range;
@@ -292,30 +292,59 @@ fn told_type(field: &Field) -> Option<LogicalType> {
     }
 }
 
+/// What each leaf of a column is taken for, in their order. Texts in lists, structs and maps are texts, JSON or not.
+fn told_leaves(field: &Field, is_inside: bool, told: &mut Vec<Option<LogicalType>>) {
+    match field.data_type() {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            told_leaves(item, true, told);
+        }
+        DataType::ListView(item) | DataType::LargeListView(item) => told_leaves(item, true, told),
+        DataType::Map(entries, _) => told_leaves(entries, true, told),
+        DataType::Struct(fields) => fields.iter().for_each(|field| told_leaves(field, true, told)),
+        _ => told.push(told_type(field).filter(|ty| !is_inside || *ty == LogicalType::Uuid)),
+    }
+}
+
+/// A part of a schema whose leaves say what they are.
+fn told_part(
+    part: &TypePtr,
+    leaves: &mut dyn Iterator<Item = Option<LogicalType>>,
+) -> parquet::errors::Result<TypePtr> {
+    let info = part.get_basic_info();
+    let id = info.has_id().then(|| info.id());
+    if part.is_group() {
+        let fields = part.get_fields().iter().map(|field| told_part(field, &mut *leaves));
+        let fields = fields.collect::<parquet::errors::Result<Vec<_>>>()?;
+        let group = ParquetType::group_type_builder(part.name())
+            .with_repetition(info.repetition())
+            .with_converted_type(info.converted_type())
+            .with_logical_type(info.logical_type_ref().cloned())
+            .with_id(id)
+            .with_fields(fields);
+        return group.build().map(Arc::new);
+    }
+    let Some(told) = leaves.next().flatten() else { return Ok(part.clone()) };
+    let builder = match told {
+        LogicalType::Uuid => {
+            ParquetType::primitive_type_builder(part.name(), PhysicalType::FIXED_LEN_BYTE_ARRAY).with_length(16)
+        }
+        _ => ParquetType::primitive_type_builder(part.name(), PhysicalType::BYTE_ARRAY),
+    };
+    builder.with_repetition(info.repetition()).with_id(id).with_logical_type(Some(told)).build().map(Arc::new)
+}
+
 /// The schema of a file with UUIDs or JSON, which says what they are; `None` if it has none.
 fn told_schema(schema: &SchemaRef, coerces: bool) -> Result<Option<SchemaDescriptor>> {
-    if !schema.fields().iter().any(|field| told_type(field).is_some()) {
+    let mut leaves = Vec::new();
+    schema.fields().iter().for_each(|field| told_leaves(field, false, &mut leaves));
+    if leaves.iter().all(Option::is_none) {
         return Ok(None);
     }
     let told = || {
         let plain = ArrowSchemaConverter::new().with_coerce_types(coerces).convert(schema)?;
         let root = plain.root_schema();
-        let fields = root.get_fields().iter().zip(schema.fields()).map(|(ty, field)| {
-            let Some(told) = told_type(field) else { return Ok(ty.clone()) };
-            let builder = match told {
-                LogicalType::Uuid => {
-                    let bytes = PhysicalType::FIXED_LEN_BYTE_ARRAY;
-                    ParquetType::primitive_type_builder(ty.name(), bytes).with_length(16)
-                }
-                _ => ParquetType::primitive_type_builder(ty.name(), PhysicalType::BYTE_ARRAY),
-            };
-            builder
-                .with_repetition(ty.get_basic_info().repetition())
-                .with_id(ty.get_basic_info().has_id().then(|| ty.get_basic_info().id()))
-                .with_logical_type(Some(told))
-                .build()
-                .map(Arc::new)
-        });
+        let mut leaves = leaves.into_iter();
+        let fields = root.get_fields().iter().map(|field| told_part(field, &mut leaves));
         let fields = fields.collect::<parquet::errors::Result<Vec<_>>>()?;
         let root = ParquetType::group_type_builder(root.name()).with_fields(fields).build()?;
         Ok(Some(SchemaDescriptor::new(Arc::new(root))))

@@ -66,8 +66,26 @@ pub(super) struct SnapshotLogEntry {
     pub timestamp_ms: i64,
 }
 
-/// Reads the newest metadata of a table.
-pub(super) fn read(place: &Place) -> Result<Metadata> {
+/// Reads the newest metadata of a table, or those in the file of this name.
+pub(super) fn read(place: &Place, file: Option<&str>) -> Result<Metadata> {
+    let name = &place.name;
+    let metadata = match file {
+        Some(file) => read_file(place, file)?,
+        None => newest(place)?,
+    };
+    if metadata.view_uuid.is_some() {
+        return Err(unsupported(name, "an Iceberg view"));
+    }
+    if !(1..=FORMAT_VERSION_MAX).contains(&metadata.format_version) {
+        return Err(unsupported(name, format!("Iceberg's format in version {}", metadata.format_version)));
+    }
+    if metadata.encryption_keys.as_ref().is_some_and(|keys| keys.as_array().is_none_or(|keys| !keys.is_empty())) {
+        return Err(unsupported(name, "Iceberg's encryption"));
+    }
+    Ok(metadata)
+}
+
+fn newest(place: &Place) -> Result<Metadata> {
     let name = &place.name;
     let mut newest: Option<(i64, i64, Metadata)> = None;
     let entries = place.list(ICEBERG_METADATA)?;
@@ -85,15 +103,6 @@ pub(super) fn read(place: &Place) -> Result<Metadata> {
         }
     }
     let (_, _, metadata) = newest.ok_or_else(|| Error::bug("the newest metadata is not there"))?;
-    if metadata.view_uuid.is_some() {
-        return Err(unsupported(name, "an Iceberg view"));
-    }
-    if !(1..=FORMAT_VERSION_MAX).contains(&metadata.format_version) {
-        return Err(unsupported(name, format!("Iceberg's format in version {}", metadata.format_version)));
-    }
-    if metadata.encryption_keys.as_ref().is_some_and(|keys| keys.as_array().is_none_or(|keys| !keys.is_empty())) {
-        return Err(unsupported(name, "Iceberg's encryption"));
-    }
     Ok(metadata)
 }
 

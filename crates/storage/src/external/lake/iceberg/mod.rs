@@ -35,9 +35,10 @@ use crate::external::options::LakeMoment;
 /// The property that has names of columns in files without numbers.
 const NAME_MAPPING: &str = "schema.name-mapping.default";
 
-/// Opens a table in its last state, or in the one that is meant.
-pub(super) fn open(mut place: Place, moment: Option<LakeMoment>) -> Result<LakeTable> {
-    let metadata = metadata::read(&place)?;
+/// Opens a table in its last state, or in the one that is meant, by the newest of its metadata, or by those in the file
+/// of this name.
+pub(super) fn open(mut place: Place, file: Option<&str>, moment: Option<LakeMoment>) -> Result<LakeTable> {
+    let metadata = metadata::read(&place, file)?;
     let name = place.name.clone();
     place.told = Some(metadata.location.trim_end_matches('/').to_owned());
     let snapshot = metadata.snapshot(&name, moment)?;
