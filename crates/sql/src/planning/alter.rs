@@ -601,7 +601,7 @@ impl Around<'_> {
                 let (declaration, condition) = (&altered.declaration, create.predicate.as_ref().map(bare));
                 let (table, schema) = (&declaration.name.name, declaration.schema());
                 let IndexParts { columns, expressions, .. } = &parts;
-                let function = self.index_function(table, &schema, columns, expressions, condition.as_deref())?;
+                let function = self.index_function(table, &schema, columns, expressions, condition.as_deref(), &[])?;
                 let computed = ComputedKey { expressions: parts.expressions, condition, function };
                 let key = Key { computed: Some(computed), ..Key::of_columns("", parts.columns, kind, equal) };
                 altered.declaration.add_index(given.as_ref(), &parts.called, key)?;

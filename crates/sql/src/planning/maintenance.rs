@@ -212,10 +212,6 @@ fn refused(what: &str) -> Error {
         return error.with_hint("there is no two-phase commit here: COMMIT ends a transaction in one step");
     }
     let hint = match what {
-        "EXCLUDE" => {
-            "UNIQUE refuses equal values; of ranges that overlap, a trigger that looks for one in a SERIALIZABLE \
-             transaction"
-        }
         "ALTER SYSTEM" => "settings of a server are given when it starts: --set NAME=VALUE",
         "ALTER TYPE … ATTRIBUTE" => {
             "make a type of the new attributes, and have columns be of it: ALTER TABLE … ALTER COLUMN … TYPE … USING \
@@ -234,7 +230,6 @@ fn refused(what: &str) -> Error {
              none on the table"
         }
     };
-    let what = if what == "EXCLUDE" { "an EXCLUDE constraint" } else { what };
     Error::unsupported(format!("{what} is not supported")).with_code("0A000").with_hint(hint)
 }
 

@@ -30,6 +30,7 @@ mod depends;
 mod describing;
 mod domains;
 mod enums;
+mod exclusions;
 mod fields;
 mod file_functions;
 mod followed;

@@ -25,7 +25,7 @@ use super::column_clauses::refuse_conflicts;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
-use crate::parse::{EQUAL_NULLS, INCLUDED, LIKE};
+use crate::parse::{EQUAL_NULLS, EXCLUDES, INCLUDED, LIKE};
 use crate::quoting::quoted;
 use crate::walking::each_expression;
 
@@ -120,6 +120,7 @@ impl Declaration {
             }
             KeyKind::Unique => format!("{table}_{joined}_key"),
             KeyKind::UniqueIndex | KeyKind::Index => format!("{table}_{joined}_idx"),
+            KeyKind::Exclusion => format!("{table}_{joined}_excl"),
         };
         let name = self.free_name(given, wanted)?;
         if kind == KeyKind::Primary {
@@ -255,6 +256,7 @@ impl Around<'_> {
                 KeyKind::Primary => format!("{table}_pkey"),
                 KeyKind::Unique => format!("{table}_{columns}_key"),
                 KeyKind::UniqueIndex | KeyKind::Index => format!("{table}_{columns}_idx"),
+                KeyKind::Exclusion => format!("{table}_{columns}_excl"),
             };
             let name = declaration.free_name(None, wanted)?;
             declaration.rules.keys.push(Key { name, ..key.clone() });
@@ -374,6 +376,9 @@ impl Around<'_> {
                 declaration.include(included(&key.index_options))
             }
             TableConstraint::Unique(key) => {
+                if let Some(said) = exclusion(&key.index_options) {
+                    return self.add_exclusion(declaration, key, said);
+                }
                 let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
                 let deferral = deferral(key.characteristics.as_ref())?;
                 let (columns, included) = (key_columns(&key.columns)?, included(&key.index_options));
@@ -592,7 +597,7 @@ fn is_full_match(kind: Option<ast::ConstraintReferenceMatchKind>) -> Result<bool
 }
 
 /// When a constraint is held against the rows.
-fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<Deferral> {
+pub(super) fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<Deferral> {
     let Some(ast::ConstraintCharacteristics { deferrable, initially, .. }) = characteristics else {
         return Ok(Deferral::Never);
     };
@@ -722,7 +727,15 @@ fn included(options: &[ast::IndexOption]) -> Vec<String> {
     options.iter().find_map(named).unwrap_or_default()
 }
 
+/// What the comment says of a constraint that is an exclusion constraint, as the parser's tree has it.
+fn exclusion(options: &[ast::IndexOption]) -> Option<&str> {
+    options.iter().find_map(|option| match option {
+        ast::IndexOption::Comment(text) if text.starts_with(EXCLUDES) => Some(text.as_str()),
+        _ => None,
+    })
+}
+
 /// The names of a text that has the sign in front of each.
-fn signed(text: &str) -> Vec<String> {
+pub(super) fn signed(text: &str) -> Vec<String> {
     text.split(INCLUDED).skip(1).map(str::to_owned).collect()
 }

@@ -31,7 +31,7 @@ impl Text<'_> {
     }
 
     /// The names in parentheses that are opened there, each behind the sign; `None` if there are other words as well.
-    fn signed_names(&self, opened: usize) -> Option<(String, usize)> {
+    pub(super) fn signed_names(&self, opened: usize) -> Option<(String, usize)> {
         let closed = *self.closed.get(&opened)?;
         let mut names = String::new();
         for at in opened + 1..closed {
