@@ -196,6 +196,8 @@ pub(crate) struct MergeStep<'a> {
     pub values: Option<Vec<(usize, NewValue<'a>)>>,
     /// Whether nothing is done.
     pub is_nothing: bool,
+    /// What becomes of values for identity columns of new rows.
+    pub overriding: Overriding,
 }
 
 /// What becomes of the values that INSERT gives to identity columns.
@@ -293,8 +295,15 @@ impl Conflict<'_> {
                 condition: self.selection,
                 values: Some(self.values.clone()),
                 is_nothing: false,
+                overriding: Overriding::Nothing,
             },
-            MergeStep { meeting: Meeting::SourceOnly, condition: None, values: None, is_nothing: false },
+            MergeStep {
+                meeting: Meeting::SourceOnly,
+                condition: None,
+                values: None,
+                is_nothing: false,
+                overriding: Overriding::Nothing,
+            },
         ]
     }
 }
