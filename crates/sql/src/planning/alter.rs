@@ -138,6 +138,9 @@ impl Around<'_> {
     /// ALTER TABLE.
     pub(super) fn alter_table(&self, alter: &ast::AlterTable) -> Result<BoundStatement> {
         let kind = AlteredKind::of(alter);
+        if kind == AlteredKind::Type {
+            return self.alter_attributes(alter);
+        }
         let tag = kind.tag();
         let done = |command| Ok(BoundStatement::Other(Statement::Command(command)));
         let name = self.changeable(&alter.name)?;

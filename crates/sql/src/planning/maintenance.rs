@@ -213,10 +213,6 @@ fn refused(what: &str) -> Error {
     }
     let hint = match what {
         "ALTER SYSTEM" => "settings of a server are given when it starts: --set NAME=VALUE",
-        "ALTER TYPE … ATTRIBUTE" => {
-            "make a type of the new attributes, and have columns be of it: ALTER TABLE … ALTER COLUMN … TYPE … USING \
-             ROW(…)"
-        }
         "INHERIT" => "a view with UNION ALL shows several tables as one; LIKE copies the columns of another",
         "ATTACH PARTITION" | "DETACH PARTITION" => {
             "a table has its fragments in itself: DISTRIBUTED BY RANGE (column) divides its rows"

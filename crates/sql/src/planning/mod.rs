@@ -15,6 +15,7 @@
 mod alter;
 mod altered_kind;
 mod altered_routines;
+mod altered_types;
 mod altered_views;
 mod appends;
 mod around;

@@ -68,11 +68,6 @@ impl Parts<'_> {
         if self.is(1, "system") && (self.is(2, "set") || self.is(2, "reset")) {
             return Some("ALTER SYSTEM");
         }
-        if self.is(1, "type") {
-            let at = self.behind_name(2);
-            let changes = ["add", "drop", "alter", "rename"].iter().any(|verb| self.is(at, verb));
-            return (changes && self.is(at + 1, "attribute")).then_some("ALTER TYPE … ATTRIBUTE");
-        }
         if !self.is(1, "table") {
             return None;
         }
@@ -137,8 +132,6 @@ mod tests {
             ("ALTER TABLE s.t ATTACH PARTITION p FOR VALUES IN (1)", "ATTACH PARTITION"),
             ("ALTER SYSTEM SET work_mem = '1MB'", "ALTER SYSTEM"),
             ("alter system reset all;", "ALTER SYSTEM"),
-            ("ALTER TYPE s.pair ADD ATTRIBUTE c INT, DROP ATTRIBUTE b", "ALTER TYPE … ATTRIBUTE"),
-            ("ALTER TYPE pair RENAME ATTRIBUTE a TO b CASCADE", "ALTER TYPE … ATTRIBUTE"),
             ("CREATE POLICY p ON t USING (a > 1)", "CREATE POLICY"),
             ("CREATE OR REPLACE RULE r AS ON INSERT TO t DO NOTHING", "CREATE RULE"),
             ("PREPARE TRANSACTION 'x';", "PREPARE TRANSACTION"),
