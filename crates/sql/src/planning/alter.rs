@@ -237,6 +237,9 @@ impl Around<'_> {
             ([AlterTableOperation::RenameColumn { old_column_name, new_column_name }], Relation::View(view)) => {
                 self.rename_view_column(object, view, (old_column_name, new_column_name), tag).map(Some)
             }
+            ([AlterTableOperation::SetOptionsParens { options }], Relation::View(view)) => {
+                self.set_view_options(object, view, options, tag).map(Some)
+            }
             _ => Ok(None),
         }
     }

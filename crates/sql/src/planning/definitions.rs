@@ -31,6 +31,7 @@ use crate::parse::{self, CreateExternalTable, NamedOption, Parsed, VARIABLE};
 use crate::quoting::literal;
 use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
+use crate::view_shape;
 use crate::write::native::{NativeTarget, NewTable};
 use crate::write::triggers::TableTriggers;
 
@@ -250,6 +251,9 @@ impl Around<'_> {
         let name = self.creatable(&create.name, create.temporary)?;
         if create.to.is_some() {
             return Err(Error::unsupported("CREATE VIEW … TO is not supported").with_code("0A000"));
+        }
+        if let ast::CreateTableOptions::With(options) = &create.options {
+            view_shape::check_options(options)?;
         }
         if self.is_index_name(&name, create.if_not_exists)? {
             return Ok(Statement::Command(Command::Nothing("CREATE VIEW")));

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Privilege, Subject};
-use diligence_catalog::{Relation, RelationName, Resolved, Rights};
+use diligence_catalog::{Object, Relation, RelationName, Resolved, Rights};
 use sqlparser::ast::{self, Expr, Ident, ObjectName, SelectItem, TableFactor, VisitorMut};
 
 use super::around::Around;
 use super::changes::names_columns;
 use super::definitions::lower;
-use crate::view_shape::{OF_VIEW, SimpleView};
+use crate::view_shape::{self, OF_VIEW, SimpleView};
 use crate::walking::walk_mut;
 
 /// A view on the way to what is behind it.
@@ -199,14 +199,20 @@ impl Around<'_> {
         let view_name = object.name.name.clone();
         let way = Way { behind: behind.clone(), columns, known, condition, view: view_name, alias };
         self.check_through(&way, &simple, qualified(&simple.condition.clone().unwrap_or_else(of_all), None));
+        let is_invoker = view_shape::is_invoker(view);
         let owner = match self.through.borrow().as_ref() {
+            // Also behind a view of somebody else.
+            _ if is_invoker => None,
             Some((_, Some(_))) => {
                 Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(object.id)).to_owned())
             }
             _ => self.at.snapshot.owner_behind(&object),
         };
         self.names.uses_object(&relation, &object);
-        *self.through.borrow_mut() = Some((behind, owner));
+        *self.through.borrow_mut() = Some((behind.clone(), owner));
+        if is_invoker && (reads || way.condition.is_some()) {
+            self.check_granted(&behind, Privilege::Select)?;
+        }
         Ok(Some(way))
     }
 
@@ -254,6 +260,16 @@ impl Around<'_> {
         match is_own && self.at.snapshot.get(name).is_some() {
             true => self.at.snapshot.rights.check_use_schema(&name.schema),
             false => Ok(()),
+        }
+    }
+
+    /// Under whose rights names behind a view are looked up: `None` for the session's.
+    pub(super) fn owner_behind(&self, view: &Object) -> Option<String> {
+        match (&view.relation, self.behind()) {
+            // Also behind a view of somebody else.
+            (Relation::View(view), _) if view_shape::is_invoker(view) => None,
+            (_, None) => self.at.snapshot.owner_behind(view),
+            (_, Some(_)) => Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(view.id)).to_owned()),
         }
     }
 

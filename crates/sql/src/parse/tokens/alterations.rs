@@ -105,7 +105,7 @@ impl Text<'_> {
             return;
         }
         if !is_sequence {
-            return;
+            return self.view_options(at, end, kind_words);
         }
         let Some((arguments, behind)) = self.sequence_changes(end, false) else { return };
         if !self.ends_statement(behind) {
@@ -119,6 +119,19 @@ impl Text<'_> {
         let all = all.collect::<Vec<_>>();
         self.replace(at, all);
         self.drop(at + 1..behind);
+    }
+
+    /// `ALTER VIEW v SET (a)` and `RESET (a)`: `ALTER TABLE v ON CLUSTER "view" SET (a = TRUE)` and `SET (a = NULL)`.
+    fn view_options(&mut self, at: usize, end: usize, kind_words: usize) {
+        let is_reset = self.is(end, "RESET");
+        if kind_words != 1 || !is_reset && !self.is(end, "SET") {
+            return;
+        }
+        if self.valued_options(end + 1, if is_reset { "NULL" } else { "TRUE" }).is_some() {
+            self.replace(at + 1, [word("TABLE")]);
+            self.insert(end, [word("ON"), word("CLUSTER"), quoted("view")]);
+            self.replace(end, [word("SET")]);
+        }
     }
 
     /// `ALTER CONSTRAINT k DEFERRABLE INITIALLY DEFERRED`: a constraint to validate, whose name says when it holds.

@@ -230,16 +230,26 @@ impl Text<'_> {
         }
     }
 
-    /// `WITH (security_barrier)` of a view: no row is seen by a function that the view hides it from.
-    fn security_barrier(&mut self, at: usize) {
-        let Some(view) = (at + 1..at + 6).find(|place| self.is(*place, "VIEW")) else { return };
-        let Some(with) = (view + 2..view + 8).find(|place| self.is(*place, "WITH")) else { return };
-        let Some(closed) = self.closed.get(&(with + 1)).copied() else { return };
-        let is_barrier = self.is(with + 2, "security_barrier");
-        let is_alone = (with + 3..closed).all(|place| *self.token(place) != Token::Comma);
-        if is_barrier && is_alone && self.is(closed + 1, "AS") {
-            self.drop(with..closed + 1);
+    /// Options in parentheses of which some have no value: they get this one. Where they end; `None` if none begin there.
+    pub(super) fn valued_options(&mut self, opened: usize, value: &str) -> Option<usize> {
+        let closed = *self.closed.get(&opened)?;
+        let mut has_value = false;
+        for place in opened + 1..=closed {
+            match self.token(place) {
+                Token::Eq => has_value = true,
+                Token::Comma | Token::RParen if !has_value => self.insert(place, [Token::Eq, word(value)]),
+                Token::Comma => has_value = false,
+                _ => {}
+            }
         }
+        Some(closed)
+    }
+
+    /// Where the options or the query of a view begin that a statement makes.
+    fn view_body(&self, at: usize) -> Option<usize> {
+        let view = (at + 1..at + 6).find(|place| self.is(*place, "VIEW"))?;
+        let body = self.name_end(if self.is(view + 1, "IF") { view + 4 } else { view + 1 });
+        Some(self.closed.get(&body).map_or(body, |closed| closed + 1))
     }
 
     /// `CREATE VIEW v AS q WITH LOCAL CHECK OPTION`: `CREATE VIEW v WITH (check_option = 'local') AS q`.
@@ -254,22 +264,25 @@ impl Text<'_> {
             () if self.is(end - 3, "CASCADED") && self.is(end - 4, "WITH") => (end - 4, "cascaded"),
             () => return,
         };
-        let Some(view) = (at + 1..at + 6).find(|place| self.is(*place, "VIEW")) else { return };
-        let is_conditional = self.is(view + 1, "IF");
-        let mut body = self.name_end(if is_conditional { view + 4 } else { view + 1 });
-        body = self.closed.get(&body).map_or(body, |closed| closed + 1);
-        if !self.is(body, "AS") {
-            return;
+        let Some(body) = self.view_body(at) else { return };
+        let option = [word("check_option"), Token::Eq, Token::SingleQuotedString(option.to_owned())];
+        match self.closed.get(&(body + 1)).copied().filter(|_| self.is(body, "WITH")) {
+            Some(closed) => self.insert(closed, std::iter::once(Token::Comma).chain(option)),
+            None if self.is(body, "AS") => {
+                let with = [word("WITH"), Token::LParen].into_iter().chain(option);
+                self.insert(body, with.chain([Token::RParen]));
+            }
+            None => return,
         }
-        let option = Token::SingleQuotedString(option.to_owned());
-        self.insert(body, [word("WITH"), Token::LParen, word("check_option"), Token::Eq, option, Token::RParen]);
         self.drop(from..end);
     }
 
     /// CREATE UNLOGGED TABLE, and CREATE RECURSIVE VIEW.
     pub(super) fn ignored_create(&mut self, at: usize) {
+        if let Some(body) = self.view_body(at).filter(|body| self.is(*body, "WITH")) {
+            self.valued_options(body + 1, "TRUE");
+        }
         self.check_option(at);
-        self.security_barrier(at);
         self.ignored_clauses(at);
         if self.is(at + 1, "UNLOGGED") && self.is(at + 2, "TABLE") {
             return self.drop(at + 1..at + 2);
