@@ -160,11 +160,25 @@ pub(super) fn constrained_columns(snapshot: &SessionSnapshot) -> Vec<Row> {
     rows
 }
 
+/// Whether a column of a table is an identity column.
+fn counts(snapshot: &SessionSnapshot, table: ObjectId, column: &str) -> bool {
+    let object = snapshot.catalog.all_objects().find(|object| object.id == table);
+    let rules = object.and_then(|object| match &object.relation {
+        Relation::Native(table) => Some(table.rules()),
+        _ => None,
+    });
+    rules.is_some_and(|rules| rules.identities.contains_key(column))
+}
+
 pub(super) fn sequences(snapshot: &SessionSnapshot) -> Vec<Row> {
     let mut rows = Vec::new();
     for object in snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name)) {
         let Relation::Sequence(sequence) = &object.relation else { continue };
         let options = &sequence.options;
+        // Those of identity columns are not among them.
+        if options.owner.as_ref().is_some_and(|(table, column)| counts(snapshot, *table, column)) {
+            continue;
+        }
         let data_type = match options.bits {
             16 => "smallint",
             32 => "integer",

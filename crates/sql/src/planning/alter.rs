@@ -734,10 +734,8 @@ impl Around<'_> {
         };
         let mut options = sequence_options_of(sequence_options, bits)?;
         if let Some(owner) = owned_by.as_ref().filter(|owner| owner.to_string().to_lowercase() != "none") {
-            let (column, table) = owner.0.split_last().ok_or_else(|| Error::bug("a name without parts"))?;
-            let table = self.changeable(&ObjectName(table.to_vec()))?;
-            let object = self.at.snapshot.catalog.get(&table).ok_or_else(|| self.unknown(&table))?;
-            options.owner = column.as_ident().map(|column| (object.id, lower(column)));
+            let names = owner.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
+            options.owner = Some(self.owner_of(&names)?);
         }
         Ok(Statement::Command(Command::CreateSequence { name, sequence: Arc::new(Sequence::new(options)) }))
     }

@@ -452,9 +452,15 @@ impl Around<'_> {
             false => vec![],
         };
         let others = others.into_iter().map(|object| object.name.clone()).collect();
+        let called = name.name.clone();
         let name = RelationName::of_routine(&name.schema, &name.name, arguments.as_deref());
         if or_replace {
             self.check_replaced(&name)?;
+            if let Some(is_procedure) = self.is_procedure(&name).filter(|before| *before != definition.is_procedure) {
+                let kind = if is_procedure { "procedure" } else { "function" };
+                let error = Error::input("cannot change routine kind").with_code("42809");
+                return Err(error.with_detail(format!("\"{called}\" is a {kind}.")));
+            }
         }
         Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
     }
@@ -525,6 +531,14 @@ impl Around<'_> {
         Ok(module)
     }
 
+    /// Whether a name is that of a procedure; `None` if it is of no function either.
+    fn is_procedure(&self, name: &RelationName) -> Option<bool> {
+        match &self.at.snapshot.catalog.get(name)?.relation {
+            Relation::Routine(routine) => Some(routine.is_procedure()),
+            _ => None,
+        }
+    }
+
     /// DROP FUNCTION and DROP MACRO.
     pub(super) fn drop_routines(&self, drop: &ast::DropFunction, tag: &'static str) -> Result<Statement> {
         let (mut names, mut views) = (Vec::new(), Vec::new());
@@ -533,6 +547,14 @@ impl Around<'_> {
             let found = self.routine_named(wanted, drop.if_exists)?;
             if let Some(name) = &found {
                 self.at.snapshot.rights.check_owner(name)?;
+                let wanted = match (tag, self.is_procedure(name)) {
+                    ("DROP FUNCTION", Some(true)) => Some("function"),
+                    ("DROP PROCEDURE", Some(false)) => Some("procedure"),
+                    _ => None,
+                };
+                if let Some(kind) = wanted {
+                    return Err(Error::input(format!("{} is not a {kind}", name.name)).with_code("42809"));
+                }
                 views.extend(self.callers_of(name, cascade)?);
             }
             names.extend(found);
