@@ -503,8 +503,13 @@ impl Around<'_> {
         }
         let takes_all = merge.clauses.iter().any(|clause| whole_of(&clause.action).is_some());
         let source = if takes_all { self.source_columns(&merge.source, with)? } else { vec![] };
+        let assigned = merge.clauses.iter().map(|clause| match &clause.action {
+            MergeAction::Update(update) => changed.without_fields(&update.assignments),
+            _ => Ok(Cow::Borrowed(&[][..])),
+        });
+        let assigned = assigned.collect::<Result<Vec<_>>>()?;
         let (mut clauses, mut steps, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-        for clause in &merge.clauses {
+        for (clause, assigned) in merge.clauses.iter().zip(&assigned) {
             let meeting = match clause.clause_kind {
                 MergeClauseKind::Matched => Meeting::Both,
                 MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => Meeting::SourceOnly,
@@ -527,9 +532,7 @@ impl Around<'_> {
                 _ if is_nothing => (None, None),
                 (MergeAction::Update(_), Some(values)) if !is_new => (Some(Step::Update), Some(values)),
                 (MergeAction::Insert(_), Some(values)) if is_new => (Some(Step::Insert), Some(values)),
-                (MergeAction::Update(update), _) if !is_new => {
-                    (Some(Step::Update), Some(changed.values(&update.assignments)?))
-                }
+                (MergeAction::Update(_), _) if !is_new => (Some(Step::Update), Some(changed.values(assigned)?)),
                 (MergeAction::Delete { .. }, _) if !is_new => (Some(Step::Delete), None),
                 (MergeAction::Insert(insert), _) if is_new => {
                     let MergeInsertKind::Values(values) = &insert.kind else {

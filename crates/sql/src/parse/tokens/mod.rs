@@ -57,7 +57,7 @@ pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
-pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
+pub(crate) use self::elements::{ELEMENT, SET_ELEMENT, SET_PART};
 pub(crate) use self::exclusions::EXCLUDES;
 pub(crate) use self::folds::{COMBINE, FOLD};
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
