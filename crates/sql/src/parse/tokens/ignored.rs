@@ -9,6 +9,7 @@
 //!
 //! `CREATE RECURSIVE VIEW v (a) AS q` becomes `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (q) SELECT a FROM v`.
 
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 use super::{Text, quoted, word};
@@ -227,6 +228,22 @@ impl Text<'_> {
             && matches!(self.token(on + 2), Token::Word(_))
         {
             self.drop(on + 1..on + 2);
+        }
+    }
+
+    /// Whether the statement makes or alters what has rows, or an index.
+    pub(super) fn defines_rows(&self) -> bool {
+        matches!(self.statement, Keyword::CREATE | Keyword::ALTER)
+            && (self.begin + 1..self.begin + 5).any(|at| self.is_any(at, &["TABLE", "INDEX", "MATERIALIZED"]))
+    }
+
+    /// `TABLESPACE x` behind what a table or an index has, and `USING INDEX TABLESPACE x` behind a key.
+    pub(super) fn tablespace(&mut self, at: usize) {
+        let of_key = at > 1 && self.is(at - 1, "INDEX") && self.is(at - 2, "USING");
+        let ends = at > 0 && *self.token(at - 1) == Token::RParen || self.follows(at, &["OIDS"]);
+        let is_named = matches!(self.token(at + 1), Token::Word(_)) && !self.is(at + 1, "FROM");
+        if is_named && (of_key || ends) && self.defines_rows() {
+            self.drop(if of_key { at - 2 } else { at }..at + 2);
         }
     }
 

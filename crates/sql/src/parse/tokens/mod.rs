@@ -425,6 +425,8 @@ impl<'a> Text<'a> {
                     self.drop(at + 1..at + 2);
                 }
             }
+            _ if self.is(at, "TABLESPACE") => self.tablespace(at),
+            _ if self.is(at, "WITHOUT") && self.is(at + 1, "OIDS") && self.defines_rows() => self.drop(at..at + 2),
             _ if self.is(at, "OVERRIDING") && self.is(at + 1, "SYSTEM") && self.is(at + 2, "VALUE") => {
                 self.insert_clause(at, 3, OVERRIDING);
             }
