@@ -40,9 +40,9 @@ impl Around<'_> {
         }
     }
 
-    /// ALTER TYPE … ADD, DROP, ALTER and RENAME ATTRIBUTE, which the parser has as ALTER TABLE. Fails with 42704 if there
-    /// is no such type, 42809 if it is none of rows, 0A000 or 2BP01 if something has it, 42703 and 42701 if an attribute
-    /// is not there or is there already.
+    /// ALTER TYPE … ADD, DROP, ALTER and RENAME ATTRIBUTE, which the parser has as ALTER TABLE. Fails with 42704 if
+    /// there is no such type, 42809 if it is none of rows, 0A000 or 2BP01 if something has it, 42703 and 42701 if an
+    /// attribute is not there or is there already.
     pub(super) fn alter_attributes(&self, alter: &ast::AlterTable) -> Result<BoundStatement> {
         let object = self.type_object(&alter.name)?.ok_or_else(|| no_type(&alter.name))?;
         let Relation::Composite(definition) = &object.relation else {

@@ -1,4 +1,5 @@
-//! ALTER VIEW … RENAME COLUMN, SET SCHEMA and SET of options. All give the view another statement; views that stand on it follow.
+//! ALTER VIEW … RENAME COLUMN, SET SCHEMA and SET of options. All give the view another statement; views that stand on
+//! it follow.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -75,7 +76,10 @@ impl Around<'_> {
             let ast::SqlOption::KeyValue { key, value } = option else {
                 return Err(Error::input(format!("{option} is no option of a view")).with_code("42601"));
             };
-            let is_it = |known: &ast::SqlOption| matches!(known, ast::SqlOption::KeyValue { key: known, .. } if lower(known) == lower(key));
+            let is_it = |known: &ast::SqlOption| match known {
+                ast::SqlOption::KeyValue { key: known, .. } => lower(known) == lower(key),
+                _ => false,
+            };
             kept.retain(|known| !is_it(known));
             let is_reset = matches!(value, Expr::Value(value) if value.value == ast::Value::Null);
             kept.extend((!is_reset).then(|| option.clone()));

@@ -20,9 +20,9 @@ use crate::parse::{self, EXCLUDES};
 const COMMUTATIVE: [&str; 4] = ["=", "<>", "&&", "-|-"];
 
 impl Around<'_> {
-    /// EXCLUDE, which the parser has as UNIQUE with a comment. Fails with 42704 if there is no such access method, 0A000
-    /// if it has no such constraints, 42809 if an operator cannot be part of one, 42703 and 42883 if there is no such
-    /// column or operator.
+    /// EXCLUDE, which the parser has as UNIQUE with a comment. Fails with 42704 if there is no such access method,
+    /// 0A000 if it has no such constraints, 42809 if an operator cannot be part of one, 42703 and 42883 if there is no
+    /// such column or operator.
     pub(super) fn add_exclusion(
         &self,
         declaration: &mut Declaration,

@@ -189,8 +189,8 @@ impl Around<'_> {
         }))
     }
 
-    /// Fails with 2BP01 if a view or a function says the name of a type, which would mean nothing or something else then.
-    /// `cannot` is what the statement cannot do.
+    /// Fails with 2BP01 if a view or a function says the name of a type, which would mean nothing or something else
+    /// then. `cannot` is what the statement cannot do.
     pub(super) fn refuse_named(&self, of: &Object, cannot: &str) -> Result<()> {
         let is_it = |name: &ObjectName| {
             let parts = parse::parts_of(name).unwrap_or_default();

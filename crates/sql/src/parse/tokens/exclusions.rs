@@ -98,8 +98,8 @@ mod tests {
                 "CREATE TABLE t (a INT, CONSTRAINT x UNIQUE (a) COMMENT '\u{2}\u{2}a > 0\u{2}\u{1}b\u{2}=' DEFERRABLE)",
             ),
             (
-                "ALTER TABLE t ADD CONSTRAINT x EXCLUDE USING gist (lower(a) WITH =, r range_ops WITH -|-)",
-                "ALTER TABLE t ADD CONSTRAINT x UNIQUE (lower(a), r range_ops) COMMENT '\u{2}gist\u{2}\u{2}\u{2}=\u{2}-|-'",
+                "ALTER TABLE t ADD CONSTRAINT x EXCLUDE USING gist (lower(a) WITH =, r WITH -|-)",
+                "ALTER TABLE t ADD CONSTRAINT x UNIQUE (lower(a), r) COMMENT '\u{2}gist\u{2}\u{2}\u{2}=\u{2}-|-'",
             ),
         ] {
             assert_eq!(read(sql), expected, "{sql}");

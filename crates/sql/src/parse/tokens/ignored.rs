@@ -247,7 +247,7 @@ impl Text<'_> {
         }
     }
 
-    /// Options in parentheses of which some have no value: they get this one. Where they end; `None` if none begin there.
+    /// Options in parentheses of which some have no value: they get this one. Where they end; `None` if there are none.
     pub(super) fn valued_options(&mut self, opened: usize, value: &str) -> Option<usize> {
         let closed = *self.closed.get(&opened)?;
         let mut has_value = false;
