@@ -468,14 +468,7 @@ impl Around<'_> {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(Error::input(message).with_code("42830"));
         }
-        // A number is never equal to anything else.
-        let is_number = |schema: &Schema, column: &String| {
-            schema.field_with_name(column).is_ok_and(|field| field.data_type().is_numeric())
-        };
-        let own = declaration.schema();
-        let pairs = columns.iter().zip(&referred);
-        let mut pairs = pairs.filter(|(column, other)| is_number(&own, column) != is_number(&there, other));
-        let mismatched = pairs.next().map(|(column, other)| (column.clone(), other.clone()));
+        let mismatched = mismatched(&declaration.schema(), &columns, &there, &referred);
         // A key of the same columns in another order is the same key.
         let same = |key: &&Key| {
             key.kind.is_unique()
@@ -495,10 +488,9 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("55000"));
         }
         let wanted = format!("{}_{}_fkey", declaration.name.name, columns.join("_"));
-        if let Some((own, other)) = mismatched {
+        if let Some(detail) = mismatched {
             let called = key.name.as_ref().or(given).map_or_else(|| wanted.clone(), lower);
             let message = format!("foreign key constraint \"{called}\" cannot be implemented");
-            let detail = format!("Key columns \"{own}\" and \"{other}\" are of incompatible types.");
             return Err(Error::input(message).with_code("42804").with_detail(detail));
         }
         let place = |column: &String| referred.iter().position(|one| one == column).unwrap_or(0);
@@ -725,6 +717,30 @@ fn included(options: &[ast::IndexOption]) -> Vec<String> {
         _ => None,
     };
     options.iter().find_map(named).unwrap_or_default()
+}
+
+/// What is wrong with the types of columns that refer to others, if something is: a number is never equal to anything
+/// else, and a number of a key is not compared with one of a wider kind.
+fn mismatched(own: &Schema, columns: &[String], there: &Schema, referred: &[String]) -> Option<String> {
+    let kind = |schema: &Schema, column: &String| match schema.field_with_name(column).map(|field| field.data_type()) {
+        Ok(data_type) if data_type.is_integer() => 1,
+        Ok(data_type) if data_type.is_floating() => 3,
+        Ok(data_type) if data_type.is_numeric() => 2,
+        _ => 0,
+    };
+    let is_wrong = |(column, other): &(&String, &String)| match (kind(own, column), kind(there, other)) {
+        (0, 0) => false,
+        (0, _) | (_, 0) => true,
+        (own, there) => own > there,
+    };
+    let (column, other) = columns.iter().zip(referred).find(is_wrong)?;
+    let sql_type = |schema: &Schema, column: &String| {
+        let sql_type = SqlType::of_field(schema.field_with_name(column).ok()?)?;
+        Some(sql_type.to_string())
+    };
+    let types = sql_type(own, column).zip(sql_type(there, other));
+    let types = types.map(|(own, there)| format!(": {own} and {there}")).unwrap_or_default();
+    Some(format!("Key columns \"{column}\" and \"{other}\" are of incompatible types{types}."))
 }
 
 /// What the comment says of a constraint that is an exclusion constraint, as the parser's tree has it.
