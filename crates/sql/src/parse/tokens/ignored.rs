@@ -17,6 +17,28 @@ use super::{Text, quoted, word};
 /// A statement with nothing to do, as the parser's tree has it: a call of this name, with its tag and a table.
 pub(crate) const IGNORED: &str = "nothing statement";
 
+/// What there is none of, by the words that it has behind DROP.
+const UNKNOWN: [&[&str]; 18] = [
+    &["CAST"],
+    &["RULE"],
+    &["EVENT", "TRIGGER"],
+    &["LANGUAGE"],
+    &["PROCEDURAL", "LANGUAGE"],
+    &["TEXT", "SEARCH", "CONFIGURATION"],
+    &["TEXT", "SEARCH", "DICTIONARY"],
+    &["TEXT", "SEARCH", "PARSER"],
+    &["TEXT", "SEARCH", "TEMPLATE"],
+    &["SERVER"],
+    &["FOREIGN", "DATA", "WRAPPER"],
+    &["FOREIGN", "TABLE"],
+    &["PUBLICATION"],
+    &["SUBSCRIPTION"],
+    &["TABLESPACE"],
+    &["CONVERSION"],
+    &["ACCESS", "METHOD"],
+    &["TRANSFORM"],
+];
+
 /// What stands behind the tag of a statement that runs beside others, and commits by itself.
 pub(crate) const CONCURRENTLY: &str = " CONCURRENTLY";
 
@@ -119,18 +141,46 @@ impl Text<'_> {
         let is_trigger = self.is_any(action, &["ENABLE", "DISABLE"])
             && self.is(action + 1, "TRIGGER")
             && (self.is(action + 2, "USER") || self.is(action, "ENABLE") && self.is(action + 2, "ALL"));
-        // ALTER COLUMN c SET STATISTICS 100, alone.
-        let column = action + 1 + usize::from(self.is(action + 1, "COLUMN"));
-        let is_storage = self.is(action, "ALTER")
-            && self.is(column + 1, "SET")
-            && self.is_any(column + 2, &["STATISTICS", "STORAGE", "COMPRESSION"])
-            && (column..last).all(|place| *self.token(place) != Token::Comma);
+        let is_storage = self.without_storage(action, last);
         let is_unruled = self.is(action, "DISABLE") && self.is(action + 1, "ROW")
             || self.is(action, "NO") && self.is(action + 1, "FORCE");
         if is_unruled || is_storage || is_parameters || is_kind || is_identity || is_cluster || is_trigger {
             let table = (!is_conditional).then_some((name, action));
             self.ignore(at, "ALTER TABLE", table);
         }
+    }
+
+    /// Leaves out of the actions of ALTER TABLE those that say how columns are stored, as `ALTER COLUMN c SET STATISTICS
+    /// 100`. Whether there are no others; then they stay.
+    fn without_storage(&mut self, begin: usize, end: usize) -> bool {
+        let (mut actions, mut from, mut place) = (Vec::new(), begin, begin);
+        while place <= end {
+            if place == end || *self.token(place) == Token::Comma {
+                actions.push((from, place));
+                from = place + 1;
+            }
+            place = self.closed.get(&place).copied().unwrap_or(place) + 1;
+        }
+        let is_one = |(from, _): &(usize, usize)| {
+            let column = from + 1 + usize::from(self.is(from + 1, "COLUMN"));
+            let has_options = self.is_any(column + 1, &["SET", "RESET"]) && *self.token(column + 2) == Token::LParen;
+            let is_said = self.is_any(column + 2, &["STATISTICS", "STORAGE", "COMPRESSION"]);
+            self.is(*from, "ALTER") && (has_options || self.is(column + 1, "SET") && is_said)
+        };
+        if actions.iter().all(is_one) {
+            return true;
+        }
+        let stored = actions.iter().map(is_one).collect::<Vec<_>>();
+        let mut is_kept_before = false;
+        for ((from, to), is_stored) in actions.into_iter().zip(stored) {
+            match (is_stored, is_kept_before) {
+                (false, _) => is_kept_before = true,
+                // With the comma before, or behind.
+                (true, true) => self.drop(from - 1..to),
+                (true, false) => self.drop(from..to + 1),
+            }
+        }
+        false
     }
 
     /// What is said of tables that inherit from others, of which there are none: `FROM ONLY t`, `CHECK (…) NO INHERIT`.
@@ -159,6 +209,21 @@ impl Text<'_> {
 
     /// DROP EXTENSION, and DROP INDEX CONCURRENTLY: one that ends in PURGE, for which the parser has a place.
     pub(super) fn ignored_drop(&mut self, at: usize) {
+        let is_kind = |kind: &&&[&str]| kind.iter().enumerate().all(|(place, name)| self.is(at + 1 + place, name));
+        if let Some(kind) = UNKNOWN.iter().find(is_kind) {
+            let next = at + 1 + kind.len();
+            if self.is(next, "IF") && self.is(next + 1, "EXISTS") {
+                self.ignore(at, &format!("DROP {}", kind.join(" ")), None);
+            }
+            return;
+        }
+        // Nobody who uses it is in the way: FORCE.
+        if self.is(at + 1, "DATABASE") {
+            let end = self.end_of_statement(at);
+            if end > at + 4 && self.is(end - 2, "FORCE") && *self.token(end - 3) == Token::LParen {
+                self.drop(if self.is(end - 4, "WITH") { end - 4 } else { end - 3 }..end);
+            }
+        }
         if self.is(at + 1, "EXTENSION") || self.is(at + 1, "STATISTICS") {
             let tag = if self.is(at + 1, "EXTENSION") { "DROP EXTENSION" } else { "DROP STATISTICS" };
             self.ignore(at, tag, None);
