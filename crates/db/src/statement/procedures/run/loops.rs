@@ -115,6 +115,9 @@ impl Run<'_> {
             let message = format!("FOREACH expression must yield an array, not type {}", array.sql_type);
             return Err(Error::input(message).with_code("42804"));
         }
+        // An empty array has no dimensions.
+        let is_empty = array.value.as_list_opt::<i32>().is_some_and(|list| list.value(0).is_empty());
+        let dimensions = if is_empty { 0 } else { dimensions };
         if slice > dimensions {
             let message = format!("slice dimension ({slice}) is out of the valid range 0..{dimensions}");
             return Err(Error::value(message).with_code("2202E"));
@@ -125,7 +128,6 @@ impl Run<'_> {
             let message = "FOREACH ... SLICE loop variable must be of an array type";
             return Err(Error::input(message).with_code("42804"));
         }
-        let is_empty = array.value.as_list_opt::<i32>().is_some_and(|list| list.value(0).is_empty());
         let (mut sql_type, mut values) = (array.sql_type.clone(), array.value.slice(0, usize::from(!is_empty)));
         for _ in slice..dimensions {
             let (Some(element), Some(list)) = (sql_type.element().cloned(), values.as_list_opt::<i32>()) else {
