@@ -1,8 +1,9 @@
 //! Loops: over numbers, rows, elements of an array, and as long as something is true.
 
-use super::*;
 use arrow::array::new_empty_array;
 use arrow::compute::concat;
+
+use super::*;
 
 impl Run<'_> {
     /// A round of a loop; how it goes on behind the loop, if that is left.
