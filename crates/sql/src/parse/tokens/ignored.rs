@@ -272,6 +272,7 @@ impl Text<'_> {
         let replaced = self.is(at + 1, "OR") && self.is(at + 2, "REPLACE");
         let kind = if replaced { at + 3 } else { at + 1 };
         if self.is_any(kind, &["FUNCTION", "PROCEDURE"]) {
+            self.modes_in_front(kind + 1);
             return self.function_hints(kind + 1);
         }
         if self.is(kind, "STATISTICS") {
