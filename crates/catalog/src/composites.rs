@@ -9,7 +9,9 @@ use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 
-use crate::{Catalog, CatalogSnapshot, Object, ObjectRef, Relation, RelationName, TableAlteration, View};
+use crate::{
+    Catalog, CatalogSnapshot, CompositeDefinition, Object, ObjectRef, Relation, RelationName, TableAlteration, View,
+};
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
@@ -81,6 +83,11 @@ fn columns_with(columns: &SchemaRef, one: &RecordType) -> Option<SchemaRef> {
 }
 
 impl Catalog {
+    /// Gives a composite type other columns. Fails with kind `Input` if the type has been dropped, and as a log fails.
+    pub fn change_composite(&self, object: &ObjectRef, definition: &Arc<CompositeDefinition>) -> Result<()> {
+        self.replace(object, Relation::Composite(definition.clone()))
+    }
+
     /// Gives a composite type another name, with the columns of tables and views that note it. To be called in a block:
     /// it makes several changes. Fails with kind `Input` if the type has been dropped or the name is taken, and as a
     /// log fails.

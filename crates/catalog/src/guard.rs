@@ -93,7 +93,7 @@ impl Catalog {
         let inserted = inserted.iter().filter_map(NewRows::batch).cloned().collect::<Vec<_>>();
         let keys = relation.key_hashes(&inserted)?;
         // The keys of very many rows are not locked one by one.
-        let is_unique = relation.rules().keys.iter().any(|key| key.kind.is_unique());
+        let is_unique = relation.rules().keys.iter().any(|key| key.kind.keeps_apart());
         let mode = if is_loaded && is_unique { TableLock::ShareRowExclusive } else { TableLock::RowExclusive };
         let may_pass = self.inside().is_some();
         let own = self.newest();

@@ -28,6 +28,8 @@ pub struct PartForm {
     pub is_descending: bool,
     /// Whether NULL comes in front of values.
     pub nulls_first: bool,
+    /// What compares two rows, of a column of an exclusion constraint.
+    pub operator: Option<String>,
 }
 
 impl Default for IndexForm {
@@ -62,7 +64,8 @@ impl IndexForm {
     pub fn encoded(&self) -> String {
         let part = |part: &PartForm| {
             let class = part.operator_class.as_deref().unwrap_or_default();
-            format!("{}{INSIDE}{class}{WITHIN}", part.bits())
+            let operator = part.operator.as_ref().map(|operator| format!("{INSIDE}{operator}")).unwrap_or_default();
+            format!("{}{INSIDE}{class}{operator}{WITHIN}", part.bits())
         };
         let option = |(name, value): &(String, String)| format!("{name}{INSIDE}{value}{WITHIN}");
         let parts = [
@@ -87,8 +90,12 @@ impl IndexForm {
         let part = |text: &String| {
             let (bits, class) = text.split_once(INSIDE).ok_or_else(broken)?;
             let bits = bits.parse::<u8>().map_err(|_| broken())?;
+            let (class, operator) = match class.split_once(INSIDE) {
+                Some((class, operator)) => (class, Some(operator.to_owned())),
+                None => (class, None),
+            };
             let operator_class = (!class.is_empty()).then(|| class.to_owned());
-            Ok(PartForm { operator_class, is_descending: bits & 1 != 0, nulls_first: bits & 2 != 0 })
+            Ok(PartForm { operator_class, is_descending: bits & 1 != 0, nulls_first: bits & 2 != 0, operator })
         };
         let option = |text: &String| {
             let (name, value) = text.split_once(INSIDE).ok_or_else(broken)?;
@@ -109,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_form_is_what_its_text_says() {
-        let first = PartForm { operator_class: None, is_descending: true, nulls_first: true };
+        let first = PartForm { is_descending: true, nulls_first: true, ..PartForm::default() };
         let second = PartForm { operator_class: Some("text_pattern_ops".into()), ..PartForm::default() };
         let form = IndexForm {
             parts: vec![first, second],
@@ -125,6 +132,10 @@ mod tests {
         let hash = IndexForm { method: "hash".into(), ..IndexForm::default() };
         assert_eq!(IndexForm::decoded(&hash.encoded()).unwrap(), hash);
         assert!(!hash.is_plain());
+        let excludes = PartForm { operator: Some("&&".into()), ..PartForm::default() };
+        let named = PartForm { operator_class: Some("range_ops".into()), ..excludes.clone() };
+        let exclusion = IndexForm { method: "gist".into(), parts: vec![excludes, named], ..IndexForm::default() };
+        assert_eq!(IndexForm::decoded(&exclusion.encoded()).unwrap(), exclusion);
         assert!(IndexForm::decoded("btree").is_err());
     }
 }

@@ -9,10 +9,12 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
+use crate::excluded::Exclusion;
 use crate::index::KeyIndex;
 use crate::key_store::KeyStore;
 use crate::keys::{KeyReader, KeyValues, SortedKeys};
 use crate::pieces::{Piece, RowFinder};
+use crate::rules::KeyKind;
 use crate::run::Run;
 use crate::run_writer::{merged, merged_in_file};
 use crate::{RelationName, rules};
@@ -127,7 +129,7 @@ impl KeySource<'_> {
 }
 
 /// An index of some pieces, in the place of another one, if there was one. Fails with code 23505 if two rows have one
-/// key that is unique.
+/// key that is unique, 23P01 if two may not stand beside each other.
 pub(crate) fn indexed(
     key: &rules::Key,
     schema: &SchemaRef,
@@ -183,7 +185,16 @@ pub(crate) fn indexed(
             Ok(())
         })?;
     }
-    Ok(if is_in_file { KeyIndex::of_files(runs, covered) } else { KeyIndex::of_runs(runs, None) })
+    let index = if is_in_file { KeyIndex::of_files(runs, covered) } else { KeyIndex::of_runs(runs, None) };
+    if key.kind == KeyKind::Exclusion {
+        Exclusion::new(key, schema)?.check_pieces(&index, (pieces, i64::MIN), name).map_err(|error| {
+            let Some("23P01") = error.code() else { return error };
+            let message = format!("could not create exclusion constraint \"{}\"", key.name);
+            let detail = error.detail().unwrap_or_default().replace("with existing key", "with key");
+            Error::value(message).with_code("23P01").with_detail(detail).with_about(error.about().clone())
+        })?;
+    }
+    Ok(index)
 }
 
 /// Runs as one in a file; a single one that is in a file stays where it is.
@@ -201,7 +212,8 @@ fn in_file(runs: &[Arc<Run>], memory: &Reservation, store: &dyn KeyStore) -> Res
 }
 
 /// An index with the rows of these pieces that have numbers from `first` on. Where they are many, all of it goes into
-/// files. Fails with code 23505 if one of them has a unique key that another row has, and `is_checked`.
+/// files. Fails with code 23505 if one of them has a unique key that another row has, or 23P01 if it may not stand
+/// beside another one, and `is_checked`.
 pub(crate) fn index_with(
     index: &KeyIndex,
     key: &rules::Key,
@@ -217,7 +229,7 @@ pub(crate) fn index_with(
     let (mut index, mut is_moved) = (index.clone(), false);
     KeySource { reader: &reader, pieces, first, memory }.each(|keys, numbers| {
         let sorted = SortedKeys::new(keys, |batch, row| numbers[batch][row]);
-        if is_checked {
+        if is_checked && key.kind.is_unique() {
             let is_there = |place| finder.find(sorted.number(place));
             if let Some(place) = there_already(&index, &reader, &finder, keys, &sorted)? {
                 let row = is_there(place)?.ok_or_else(|| Error::bug("a row that came is not there"))?;
@@ -232,10 +244,14 @@ pub(crate) fn index_with(
         Ok(())
     })?;
     // Files have all rows up to a number, so what is left follows.
-    match store.filter(|_| is_moved) {
-        Some(store) => index.all_moved(store, covered, memory),
-        None => Ok(index),
+    let index = match store.filter(|_| is_moved) {
+        Some(store) => index.all_moved(store, covered, memory)?,
+        None => index,
+    };
+    if is_checked && key.kind == KeyKind::Exclusion {
+        Exclusion::new(key, schema)?.check_pieces(&index, (pieces, first), name)?;
     }
+    Ok(index)
 }
 
 /// The place of a key that another row has, among the rows themselves or those of the index; `None` if all are unique.

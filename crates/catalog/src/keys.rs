@@ -151,6 +151,39 @@ impl<'a> KeyReader<'a> {
         Ok(KeyValues { rows: encoded, wanted, nulls, nulls_are_equal: self.key.nulls_are_equal })
     }
 
+    /// The key's values of rows with these columns, and, by row, the bytes that an index begins with for the first
+    /// `count` of them; `None` for rows that it does not have and for those with a NULL among the values.
+    pub(crate) fn begun(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        count: usize,
+    ) -> Result<(Vec<ArrayRef>, Vec<Option<Vec<u8>>>)> {
+        let (values, wanted) = self.computed(columns, rows)?;
+        let compared = values.iter().zip(&self.sql_types).take(count).map(|(column, sql_type)| match sql_type {
+            Some(sql_type) => functions::distinct_values(sql_type, column).map(|column| comparable(&column)),
+            None => Ok(comparable(column)),
+        });
+        let compared = compared.collect::<Result<Vec<_>>>()?;
+        let encoded = match count {
+            0 => None,
+            _ => Some(converter(&self.types[..count])?.convert_columns(&compared).map_err(from_arrow)?),
+        };
+        let nulls =
+            values.iter().fold(None, |all, column| NullBuffer::union(all.as_ref(), column.logical_nulls().as_ref()));
+        let begin = |row: usize| {
+            let is_wanted = wanted.as_ref().is_none_or(|wanted| wanted.is_valid(row) && wanted.value(row));
+            if !is_wanted || nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                return None;
+            }
+            let mut bytes = encoded.as_ref().map_or_else(Vec::new, |encoded| encoded.row(row).data().to_vec());
+            bytes.truncate(LONG_KEY_BYTES);
+            Some(bytes)
+        };
+        let begins = (0..rows).map(begin).collect();
+        Ok((values, begins))
+    }
+
     /// The values that are compared, and which rows have one; all if `None`.
     fn computed(&self, columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)> {
         match &self.key.computed {

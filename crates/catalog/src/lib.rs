@@ -37,6 +37,7 @@ mod domain_definition;
 mod domains;
 mod enum_definition;
 mod enums;
+mod excluded;
 mod files;
 mod followed;
 mod guard;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::DataType;
 use datafusion_physical_expr::PhysicalExpr;
-use diligence_base::Result;
 use diligence_base::ids::ObjectId;
+use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::Expr;
 
@@ -144,6 +144,12 @@ impl Key {
     pub fn included(&self) -> &[String] {
         self.form.as_ref().map_or(&[], |form| &form.included)
     }
+
+    /// By column of an exclusion constraint, the operator that compares two rows; none of another key.
+    pub fn operators(&self) -> Vec<String> {
+        let parts = self.form.as_ref().filter(|_| self.kind == KeyKind::Exclusion).map(|form| &form.parts);
+        parts.into_iter().flatten().filter_map(|part| part.operator.clone()).collect()
+    }
 }
 
 /// What an index has beside columns: values that are computed, or only some rows.
@@ -180,6 +186,12 @@ pub trait RowFunction: fmt::Debug + Send + Sync {
     /// The values of rows with these columns, and which of the rows are wanted; all if `None`. Fails with kind `Value`
     /// where a value cannot be computed.
     fn compute(&self, columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)>;
+    /// Of an exclusion constraint: which rows of the one side may not stand beside the row in the same place of the
+    /// other side. Both have the values that [`compute`](Self::compute) gives. NULL means that they may. Fails with
+    /// kind `Bug` for another key.
+    fn excludes(&self, _one: &[ArrayRef], _other: &[ArrayRef], _rows: usize) -> Result<BooleanArray> {
+        Err(Error::bug("a key that is no exclusion constraint excludes nothing"))
+    }
 }
 
 /// What a key promises.
@@ -193,17 +205,24 @@ pub enum KeyKind {
     UniqueIndex,
     /// CREATE INDEX: nothing.
     Index,
+    /// EXCLUDE: no two rows have values of which all comparisons are true, each by the operator of its column.
+    Exclusion,
 }
 
 impl KeyKind {
     /// Whether no two rows may have equal values.
     pub fn is_unique(self) -> bool {
+        !matches!(self, Self::Index | Self::Exclusion)
+    }
+
+    /// Whether it says which rows may not stand beside each other.
+    pub fn keeps_apart(self) -> bool {
         self != Self::Index
     }
 
     /// Whether it was declared as a constraint.
     pub fn is_constraint(self) -> bool {
-        matches!(self, Self::Primary | Self::Unique)
+        matches!(self, Self::Primary | Self::Unique | Self::Exclusion)
     }
 }
 

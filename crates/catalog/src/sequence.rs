@@ -65,6 +65,17 @@ impl SequenceOptions {
         if self.increment == 0 {
             return fail("INCREMENT must not be zero".to_owned());
         }
+        let largest = Self::of_bits(self.bits, 1).max;
+        let name = match self.bits {
+            16 => "smallint",
+            32 => "integer",
+            _ => "bigint",
+        };
+        for (word, bound) in [("MAXVALUE", self.max), ("MINVALUE", self.min)] {
+            if bound > largest || bound < -largest - 1 {
+                return fail(format!("{word} ({bound}) is out of range for sequence data type {name}"));
+            }
+        }
         if self.min >= self.max {
             return fail(format!("MINVALUE ({}) must be less than MAXVALUE ({})", self.min, self.max));
         }

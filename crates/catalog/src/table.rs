@@ -25,13 +25,14 @@ use diligence_storage::{DeletedRows, Table};
 use crate::conformed::{conform, gathered, moved, table_schema};
 use crate::declared::{ColumnIds, Declared, KeyStoreSlot};
 use crate::distribution::{Distribution, FragmentRows, Placement, Strategy};
+use crate::excluded::{ExcludingRows, Exclusion, MetRows};
 use crate::index::{IndexState, KeyIndex};
 use crate::key_store::KeyStore;
 use crate::keyed::{KeyLookup, KeySpace, has_key, index_with, indexed, starts, there_already};
 use crate::keys::{KeyReader, KeyValues, SortedKeys, Together};
 use crate::pieces::{NewRows, Piece, PieceRows, RowFinder, StoredCluster, StoredRows, conflict, piece_of, settle};
 use crate::rows::{RowsView, TableRows};
-use crate::rules::TableRules;
+use crate::rules::{KeyKind, TableRules};
 use crate::{RelationName, rules};
 
 mod altered;

@@ -521,6 +521,7 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
             (KeyKind::Index, None) => 3,
             (KeyKind::UniqueIndex, Some(_)) => 4,
             (KeyKind::Index, Some(_)) => 5,
+            (KeyKind::Exclusion, _) => 6,
         };
         encoder.byte(kind | encoded_deferral(key.deferral));
         encoder.byte(u8::from(key.nulls_are_equal));
@@ -774,11 +775,12 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
             1 => KeyKind::Unique,
             2 | 4 => KeyKind::UniqueIndex,
             3 | 5 => KeyKind::Index,
+            6 => KeyKind::Exclusion,
             _ => return Err(unknown()),
         };
         let nulls_are_equal = decoder.byte()? != 0;
         let computed = match byte {
-            4 | 5 => Some((decode_texts(decoder)?, decoder.text()?)),
+            4..=6 => Some((decode_texts(decoder)?, decoder.text()?)),
             _ => None,
         };
         let form = forms.remove(&name);

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use diligence_base::{Error, Result};
 use diligence_catalog::{DEFAULT_SCHEMA, Object, Relation, RelationName, SessionSnapshot, View};
 use sqlparser::ast::{self, Expr, ObjectName, SelectItem, SetExpr, TableFactor};
 
@@ -48,16 +49,69 @@ pub(crate) struct SimpleView {
 
 /// What a view's statement says about WITH CHECK OPTION.
 pub(crate) fn check_option(view: &View) -> Option<String> {
+    option(view, CHECK_OPTION)
+}
+
+/// Whether what a view reads is read under the rights of who reads the view (security_invoker).
+pub(crate) fn is_invoker(view: &View) -> bool {
+    option(view, INVOKER).and_then(|text| truth(&text)).unwrap_or(false)
+}
+
+/// Fails with 22023 if a view has no such options, or not with these values.
+pub(crate) fn check_options(options: &[ast::SqlOption]) -> Result<()> {
+    for option in options {
+        let ast::SqlOption::KeyValue { key, value } = option else {
+            return Err(Error::input(format!("{option} is no option of a view")).with_code("42601"));
+        };
+        let (name, text) = (key.value.to_lowercase(), option_text(value));
+        let wrong = |kind: &str| {
+            let message = format!("invalid value for {kind} option \"{name}\": {text}");
+            Err(Error::input(message).with_code("22023"))
+        };
+        match name.as_str() {
+            CHECK_OPTION if !["local", "cascaded"].contains(&text.as_str()) => {
+                return wrong("enum").map_err(|error: Error| error.with_detail(CHECK_OPTIONS));
+            }
+            CHECK_OPTION => {}
+            INVOKER | BARRIER if truth(&text).is_none() => return wrong("boolean"),
+            INVOKER | BARRIER => {}
+            _ => return Err(Error::input(format!("unrecognized parameter \"{name}\"")).with_code("22023")),
+        }
+    }
+    Ok(())
+}
+
+/// Options of views.
+const CHECK_OPTION: &str = "check_option";
+const INVOKER: &str = "security_invoker";
+const BARRIER: &str = "security_barrier";
+const CHECK_OPTIONS: &str = "Valid values are \"local\" and \"cascaded\".";
+
+/// The value of an option, in small letters.
+fn option(view: &View, wanted: &str) -> Option<String> {
     let ast::Statement::CreateView(create) = view.source.as_ref() else { return None };
     let ast::CreateTableOptions::With(options) = &create.options else { return None };
     options.iter().find_map(|option| match option {
-        ast::SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case("check_option") => match value {
-            Expr::Value(value) => value.clone().value.into_string().map(|text| text.to_lowercase()),
-            Expr::Identifier(word) => Some(word.value.to_lowercase()),
-            _ => None,
-        },
+        ast::SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case(wanted) => Some(option_text(value)),
         _ => None,
     })
+}
+
+fn option_text(value: &Expr) -> String {
+    let text = match value {
+        Expr::Value(value) => value.clone().value.into_string().unwrap_or_else(|| value.to_string()),
+        Expr::Identifier(word) => word.value.clone(),
+        other => other.to_string(),
+    };
+    text.to_lowercase()
+}
+
+fn truth(text: &str) -> Option<bool> {
+    match text {
+        "true" | "on" | "yes" | "1" => Some(true),
+        "false" | "off" | "no" | "0" => Some(false),
+        _ => None,
+    }
 }
 
 impl SimpleView {

@@ -55,7 +55,7 @@ impl Catalog {
                     return Ok(masks);
                 }
                 // Somebody else was faster; then the row is there now, unless another key refuses it.
-                Err(error) if error.code() == Some("23505") => {
+                Err(error) if matches!(error.code(), Some("23505" | "23P01")) => {
                     let again = self.object(table)?;
                     let Relation::Native(relation) = &again.relation else { return Err(error) };
                     if relation.new_keys(rows, keys)? == masks {

@@ -83,6 +83,7 @@ impl NativeTable {
                 is_as_it_was(known)
                     && known.nulls_are_equal == key.nulls_are_equal
                     && known.kind.is_unique() == key.kind.is_unique()
+                    && known.operators() == key.operators()
             };
             let known = self.rules().keys.iter().position(same);
             indexes.push(match known.and_then(|place| self.rows.indexes.get(place)) {

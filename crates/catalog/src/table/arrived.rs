@@ -252,7 +252,7 @@ impl NativeTable {
     }
 
     /// The indexes with the keys of rows that come behind these pieces. Fails with code 23505 if a unique key is there
-    /// already that is not `deferred`.
+    /// already that is not `deferred`, 23P01 if a row is there beside which one of them may not stand.
     fn with_keys(
         &self,
         kept: &[Piece],
@@ -279,7 +279,12 @@ impl NativeTable {
             let values = rows.iter().map(|batch| reader.values(batch)).collect::<Result<Vec<_>>>()?;
             let (first, starts) = (self.rows.next_number, starts(rows));
             let sorted = SortedKeys::new(&values, |batch, row| first + (starts[batch] + row) as i64);
-            if is_checked(key, deferred)
+            let (is_checked, excludes) = (is_checked(key, deferred), key.kind == KeyKind::Exclusion);
+            if is_checked && excludes {
+                Exclusion::new(key, self.schema())?.check((&index, &finder), rows, name)?;
+            }
+            if is_checked
+                && !excludes
                 && let Some(place) = there_already(&index, &reader, &finder, &values, &sorted)?
             {
                 let (batch, row) = sorted.row(place);
@@ -313,7 +318,7 @@ enum Uncounted {
 
 /// Whether a key is held against the rows that come.
 fn is_checked(key: &rules::Key, deferred: Option<&DeferredConstraints>) -> bool {
-    key.kind.is_unique() && deferred.is_none_or(|deferred| !deferred.has_key(key))
+    key.kind.keeps_apart() && deferred.is_none_or(|deferred| !deferred.has_key(key))
 }
 
 /// Whether a batch is joined with the one before it.

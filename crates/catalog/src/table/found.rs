@@ -67,11 +67,17 @@ impl NativeTable {
         Ok(Some(KeyLookup { reader, finder, index }))
     }
 
-    /// The hashes of the unique keys of these rows, in order, each different for every key.
+    /// The hashes of the unique keys of these rows, in order, each different for every key; and of what rows have in
+    /// common that may exclude each other.
     pub(crate) fn key_hashes(&self, rows: &[RecordBatch]) -> Result<Vec<u64>> {
         let mut hashes = Vec::new();
         self.each_unique(rows, |_, key, hash, _, _| {
             hashes.push(key ^ hash);
+            Ok(())
+        })?;
+        self.each_excluding(rows, |key, _, exclusion, batch| {
+            let rows = exclusion.rows(batch)?;
+            hashes.extend(rows.hashes().map(|hash| key.number() ^ hash));
             Ok(())
         })?;
         hashes.sort_unstable();
@@ -79,7 +85,7 @@ impl NativeTable {
         Ok(hashes)
     }
 
-    /// Whether a row from this number on has a unique key of one of these rows.
+    /// Whether a row from this number on has a unique key of one of these rows, or excludes one of them.
     pub(crate) fn has_newer(&self, rows: &[RecordBatch], first: i64) -> Result<bool> {
         let mut is_met = false;
         self.each_unique(rows, |(index, reader), _, _, values, row| {
@@ -90,7 +96,32 @@ impl NativeTable {
             }
             Ok(())
         })?;
+        self.each_excluding(rows, |_, index, exclusion, batch| {
+            let finder = RowFinder::new(self.pieces(), exclusion.places().to_vec());
+            let rows = exclusion.rows(batch)?;
+            for row in 0..rows.len() {
+                let other = exclusion.excluding((index, &finder), &rows, row, |number| number >= first)?;
+                is_met |= other.is_some();
+            }
+            Ok(())
+        })?;
         Ok(is_met)
+    }
+
+    /// Calls `each` with every exclusion constraint and every batch of these rows.
+    fn each_excluding(
+        &self,
+        rows: &[RecordBatch],
+        mut each: impl FnMut(&rules::Key, &KeyIndex, &Exclusion<'_>, &RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let keys = self.rules().keys.iter().zip(&self.rows.indexes);
+        for (key, index) in keys.filter(|(key, _)| key.kind == KeyKind::Exclusion) {
+            let exclusion = Exclusion::new(key, self.schema())?;
+            for batch in rows {
+                each(key, index, &exclusion, &conform(batch, self.schema(), self.name())?)?;
+            }
+        }
+        Ok(())
     }
 
     /// Calls `each` with every unique key of these rows: where it is, a number for the key, the hash, and the row.
@@ -121,7 +152,7 @@ impl NativeTable {
         Ok(())
     }
 
-    /// Fails with code 23505 if two rows have one key that is unique.
+    /// Fails with code 23505 if two rows have one key that is unique, 23P01 if two may not stand beside each other.
     pub(crate) fn check_unique(&self, key: &rules::Key) -> Result<()> {
         let Some(memory) = self.counted() else { return Ok(()) };
         let memory = memory.sibling();
@@ -131,6 +162,11 @@ impl NativeTable {
                 let message = format!("duplicate key value violates unique constraint \"{}\"", key.name);
                 let detail = error.detail().unwrap_or_default().replace("is duplicated.", "already exists.");
                 Error::value(message).with_code("23505").with_detail(detail).with_about(error.about().clone())
+            }
+            Some("23P01") => {
+                let message = format!("conflicting key value violates exclusion constraint \"{}\"", key.name);
+                let detail = error.detail().unwrap_or_default().replace("with key", "with existing key");
+                Error::value(message).with_code("23P01").with_detail(detail).with_about(error.about().clone())
             }
             _ => error,
         })
@@ -154,12 +190,16 @@ impl NativeTable {
     pub(crate) fn new_keys(&self, rows: &[RecordBatch], keys: &[String]) -> Result<Vec<BooleanArray>> {
         let rows = rows.iter().map(|batch| conform(batch, self.schema(), self.name())).collect::<Result<Vec<_>>>()?;
         let mut masks = rows.iter().map(|batch| vec![true; batch.num_rows()]).collect::<Vec<_>>();
-        let mut readers = Vec::new();
+        let (mut readers, mut exclusions) = (Vec::new(), Vec::new());
         for (key, index) in self.rules().keys.iter().zip(&self.rows.indexes) {
-            if !key.kind.is_unique() || !keys.is_empty() && !keys.contains(&key.name) {
+            if !key.kind.keeps_apart() || !keys.is_empty() && !keys.contains(&key.name) {
                 continue;
             }
             index.check()?;
+            if key.kind == KeyKind::Exclusion {
+                exclusions.push(self.not_excluded(key, index, &rows, &mut masks)?);
+                continue;
+            }
             let reader = KeyReader::new(key, self.schema())?;
             let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
             let values = rows.iter().map(|batch| reader.values(batch)).collect::<Result<Vec<_>>>()?;
@@ -178,11 +218,35 @@ impl NativeTable {
         for (batch, mask) in masks.iter_mut().enumerate() {
             for (row, is_new) in mask.iter_mut().enumerate().filter(|(_, is_new)| **is_new) {
                 *is_new = !readers.iter_mut().any(|(values, together)| together.is_met(values, batch, row));
+                for (exclusion, all, met) in &exclusions {
+                    *is_new = *is_new && exclusion.among(all, (batch, row), met)?.is_none();
+                }
                 if *is_new {
                     readers.iter_mut().for_each(|(values, together)| together.meet(values, batch, row));
+                    exclusions.iter_mut().for_each(|(_, all, met)| met.meet(&all[batch], (batch, row)));
                 }
             }
         }
         Ok(masks.into_iter().map(BooleanArray::from).collect())
+    }
+
+    /// Takes from `masks` the rows that may not stand beside rows of this version, and begins to compare the others
+    /// with each other.
+    fn not_excluded<'a>(
+        &self,
+        key: &'a rules::Key,
+        index: &KeyIndex,
+        rows: &[RecordBatch],
+        masks: &mut [Vec<bool>],
+    ) -> Result<(Exclusion<'a>, Vec<ExcludingRows>, MetRows)> {
+        let exclusion = Exclusion::new(key, self.schema())?;
+        let finder = RowFinder::new(self.pieces(), exclusion.places().to_vec());
+        let all = rows.iter().map(|batch| exclusion.rows(batch)).collect::<Result<Vec<_>>>()?;
+        for (mask, rows) in masks.iter_mut().zip(&all) {
+            for (row, is_new) in mask.iter_mut().enumerate().filter(|(_, is_new)| **is_new) {
+                *is_new = exclusion.excluding((index, &finder), rows, row, |_| true)?.is_none();
+            }
+        }
+        Ok((exclusion, all, MetRows::default()))
     }
 }

@@ -110,6 +110,11 @@ impl NativeTable {
             let made = match stored {
                 Ok(Some(index)) => Ok(index),
                 Err(error) if error.kind() == ErrorKind::Resource => Err(error),
+                // What rows exclude each other was looked at when they came.
+                _ if key.kind == KeyKind::Exclusion => {
+                    let key = rules::Key { kind: KeyKind::Index, ..key.clone() };
+                    indexed(&key, schema, name, self.pieces(), self.key_space(Some(memory)))
+                }
                 _ => indexed(key, schema, name, self.pieces(), self.key_space(Some(memory))),
             };
             match made {

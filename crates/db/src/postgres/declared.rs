@@ -214,7 +214,7 @@ pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 key.kind.is_unique().into(),
                 (key.nulls_are_equal && key.kind.is_unique()).into(),
                 (key.kind == KeyKind::Primary).into(),
-                false.into(),
+                (key.kind == KeyKind::Exclusion).into(),
                 (!key.is_deferrable()).into(),
                 false.into(),
                 true.into(),
@@ -307,7 +307,11 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
         const DEFERRABLE: usize = 4;
         const NONE: [&str; 3] = [" ", " ", " "];
         for (place, key) in of.keys().filter(|(_, key)| key.kind.is_constraint()) {
-            let kind = if key.kind == KeyKind::Primary { "p" } else { "u" };
+            let kind = match key.kind {
+                KeyKind::Primary => "p",
+                KeyKind::Exclusion => "x",
+                _ => "u",
+            };
             let number = of.number(Kind::Key, place);
             let mut cells = row(number, &key.name, kind, of.number(Kind::Index, place), 0, NONE);
             cells[DEFERRABLE] = key.is_deferrable().into();

@@ -48,7 +48,7 @@ fn how(of: &NativeTable, key: &Key, whole: bool) -> String {
     };
     let types = key_types(of, key);
     let part = |(place, text): (usize, String)| {
-        let PartForm { operator_class, is_descending, nulls_first } = key.part(place);
+        let PartForm { operator_class, is_descending, nulls_first, .. } = key.part(place);
         let by_default = types.get(place).and_then(|sql_type| default_class(key.method(), sql_type.as_ref()?));
         let class = operator_class.filter(|name| by_default.is_none_or(|class| class.name != name));
         let class = class.map(|name| format!(" {}", quoted(&name))).unwrap_or_default();
@@ -130,8 +130,15 @@ pub(super) fn deferred(deferral: Deferral) -> &'static str {
     }
 }
 
-/// `PRIMARY KEY (…)` or `UNIQUE (…)`.
+/// `PRIMARY KEY (…)`, `UNIQUE (…)` or `EXCLUDE …`.
 pub(crate) fn key_definition(key: &Key) -> String {
+    if key.kind == KeyKind::Exclusion {
+        let parts = key_parts(key).into_iter().zip(key.operators());
+        let parts = parts.map(|(part, operator)| format!("{part} WITH {operator}")).collect::<Vec<_>>().join(", ");
+        let condition = key_condition(key).map(|condition| format!(" WHERE (({condition}))")).unwrap_or_default();
+        let (method, deferred) = (key.method(), deferred(key.deferral));
+        return format!("EXCLUDE USING {method} ({parts}){}{condition}{deferred}", including(key));
+    }
     let kind = match (key.kind, key.nulls_are_equal) {
         (KeyKind::Primary, _) => "PRIMARY KEY",
         (_, true) => "UNIQUE NULLS NOT DISTINCT",

@@ -33,7 +33,7 @@ use super::modifiers::is_without_modifier;
 use super::operators::row;
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::subqueries::subquery_scalar;
-use super::targets::{Target, bad_generated, is_default, named};
+use super::targets::{Target, bad_generated, gives_several, is_default, named, selected};
 use super::with::Definition;
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
 use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, Scan, SubqueryKind};
@@ -196,6 +196,8 @@ pub(crate) struct MergeStep<'a> {
     pub values: Option<Vec<(usize, NewValue<'a>)>>,
     /// Whether nothing is done.
     pub is_nothing: bool,
+    /// What becomes of values for identity columns of new rows.
+    pub overriding: Overriding,
 }
 
 /// What becomes of the values that INSERT gives to identity columns.
@@ -293,8 +295,15 @@ impl Conflict<'_> {
                 condition: self.selection,
                 values: Some(self.values.clone()),
                 is_nothing: false,
+                overriding: Overriding::Nothing,
             },
-            MergeStep { meeting: Meeting::SourceOnly, condition: None, values: None, is_nothing: false },
+            MergeStep {
+                meeting: Meeting::SourceOnly,
+                condition: None,
+                values: None,
+                is_nothing: false,
+                overriding: Overriding::Nothing,
+            },
         ]
     }
 }
@@ -784,6 +793,9 @@ impl Binder<'_> {
         let rows = match source {
             None => Rows { relation: Relation::one_row(), outputs: vec![] },
             Some(source) => match Binder::plain_values(source) {
+                Some(values) if gives_several(values) => {
+                    return self.given_values(Some(&selected(source, values)?), table, given, withs);
+                }
                 Some(values) if !matches!(given, Given::ByName) => {
                     let targets = places.iter().filter_map(taking).collect::<Vec<_>>();
                     self.values(values, None, withs, Some(&targets.iter().collect::<Vec<_>>()))?

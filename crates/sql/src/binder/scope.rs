@@ -39,6 +39,8 @@ pub(super) struct Source {
     /// A column that is TRUE in rows of this source, and NULL in rows that an outer join made up; where one may.
     marker: Option<Column>,
     is_marker_used: Cell<bool>,
+    /// Whether names do not find it: in a clause of MERGE for rows that it has no part in.
+    is_out_of_reach: Cell<bool>,
     /// Whether it is a function with one column, whose whole row is that column.
     pub is_scalar: bool,
     /// The columns of a table's primary key; none without one.
@@ -93,6 +95,7 @@ impl Source {
             by_name: OnceCell::new(),
             marker: None,
             is_marker_used: Cell::new(false),
+            is_out_of_reach: Cell::new(false),
             is_scalar: false,
             key: Vec::new(),
             number: None,
@@ -347,7 +350,7 @@ impl Namespace {
         for merged in self.merged.iter().filter(|merged| !merged.is_hidden && same(&merged.column)) {
             found.add(&merged.column);
         }
-        for source in &self.sources {
+        for source in self.reached() {
             if is_exact {
                 for position in source.positions(name) {
                     if !source.hidden.contains(&(*position as usize)) {
@@ -376,8 +379,19 @@ impl Namespace {
                 && front.len() <= source.qualifiers.len()
                 && front.iter().rev().zip(&source.qualifiers).all(|(name, other)| same(name, other))
         };
-        let exact = self.sources.iter().find(|source| fits(source, true));
-        exact.or_else(|| self.sources.iter().find(|source| fits(source, false)))
+        let exact = self.reached().find(|source| fits(source, true));
+        exact.or_else(|| self.reached().find(|source| fits(source, false)))
+    }
+
+    /// Has names find only those sources from now on whose places are wanted.
+    pub(super) fn reach(&self, is_wanted: impl Fn(usize) -> bool) {
+        let sources = self.sources.iter().enumerate();
+        sources.for_each(|(place, source)| source.is_out_of_reach.set(!is_wanted(place)));
+    }
+
+    /// The sources that names find.
+    fn reached(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(|source| !source.is_out_of_reach.get())
     }
 
     /// The numbers of all columns.
@@ -638,7 +652,7 @@ impl Binder<'_> {
     /// The number of a row of the one table that has such. Fails with 42702 if several have.
     fn row_number(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
         for at in level.chain() {
-            let mut numbers = at.names.sources.iter().filter_map(|source| source.number.as_ref());
+            let mut numbers = at.names.reached().filter_map(|source| source.number.as_ref());
             match (numbers.next(), numbers.next()) {
                 // A table of this level goes before those around it, if it has numbers.
                 (None, _) if at.names.sources.iter().any(|source| source.is_table) => {
@@ -730,6 +744,17 @@ impl Binder<'_> {
             return self.fields(scalar, fields);
         }
         let table = &names[names.len().saturating_sub(2)];
+        let is_there = |source: &Source| source.name.as_deref() == Some(&normalized(table));
+        if level.chain().flat_map(|at| &at.names.sources).any(|source| source.is_out_of_reach.get() && is_there(source))
+        {
+            let message = format!("invalid reference to FROM-clause entry for table \"{}\"", table.value);
+            let detail = format!(
+                "There is an entry for table \"{}\", but it cannot be referenced from this part of the query.",
+                table.value
+            );
+            let error = Error::input(message).with_code("42P01").with_detail(detail);
+            return Err(errors::at(error, name_place(first)));
+        }
         let error = Error::input(format!("no table or alias is named '{}' here", table.value)).with_code("42P01");
         let mut known = level.chain().flat_map(|at| &at.names.sources).filter_map(|source| source.name.clone());
         let known = known.by_ref().collect::<Vec<_>>();

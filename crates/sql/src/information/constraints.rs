@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diligence_base::ids::ObjectId;
-use diligence_catalog::rules::{Deferral, Identity, KeyKind, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
 use diligence_catalog::{CATALOG_NAME, NativeTable, Object, Relation, SessionSnapshot};
 
 use super::{Cell, Row};
@@ -49,13 +49,18 @@ pub(super) fn table_constraints(snapshot: &SessionSnapshot) -> Vec<Row> {
             rows.push(row);
         };
         let rules = table.rules();
-        for key in rules.keys.iter().filter(|key| key.kind.is_constraint()) {
+        for key in rules.keys.iter().filter(is_shown) {
             add(&key.name, if key.kind == KeyKind::Primary { "PRIMARY KEY" } else { "UNIQUE" }, key.deferral);
         }
         rules.references.iter().for_each(|reference| add(&reference.name, "FOREIGN KEY", reference.deferral));
         rules.checks.iter().for_each(|check| add(&check.name, "CHECK", Deferral::Never));
     }
     rows
+}
+
+/// Whether a key is among the constraints of the standard, which has no EXCLUDE.
+fn is_shown(key: &&Key) -> bool {
+    key.kind.is_constraint() && key.kind.is_unique()
 }
 
 fn place(index: usize) -> i32 {
@@ -66,7 +71,7 @@ pub(super) fn key_columns(snapshot: &SessionSnapshot) -> Vec<Row> {
     let mut rows = Vec::new();
     for (object, table) in tables(snapshot) {
         let rules = table.rules();
-        let keys = rules.keys.iter().filter(|key| key.kind.is_constraint());
+        let keys = rules.keys.iter().filter(is_shown);
         let keys = keys.map(|key| (&key.name, &key.columns, false));
         let references = rules.references.iter().map(|reference| (&reference.name, &reference.columns, true));
         for (name, columns, is_reference) in keys.chain(references) {
@@ -143,7 +148,7 @@ pub(super) fn constrained_columns(snapshot: &SessionSnapshot) -> Vec<Row> {
         }
     };
     for (object, table) in &all {
-        for key in table.rules().keys.iter().filter(|key| key.kind.is_constraint()) {
+        for key in table.rules().keys.iter().filter(is_shown) {
             add(object, &key.name, object, &key.columns);
         }
         for reference in &table.rules().references {
@@ -155,11 +160,25 @@ pub(super) fn constrained_columns(snapshot: &SessionSnapshot) -> Vec<Row> {
     rows
 }
 
+/// Whether a column of a table is an identity column.
+fn counts(snapshot: &SessionSnapshot, table: ObjectId, column: &str) -> bool {
+    let object = snapshot.catalog.all_objects().find(|object| object.id == table);
+    let rules = object.and_then(|object| match &object.relation {
+        Relation::Native(table) => Some(table.rules()),
+        _ => None,
+    });
+    rules.is_some_and(|rules| rules.identities.contains_key(column))
+}
+
 pub(super) fn sequences(snapshot: &SessionSnapshot) -> Vec<Row> {
     let mut rows = Vec::new();
     for object in snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name)) {
         let Relation::Sequence(sequence) = &object.relation else { continue };
         let options = &sequence.options;
+        // Those of identity columns are not among them.
+        if options.owner.as_ref().is_some_and(|(table, column)| counts(snapshot, *table, column)) {
+            continue;
+        }
         let data_type = match options.bits {
             16 => "smallint",
             32 => "integer",

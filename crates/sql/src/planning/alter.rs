@@ -138,6 +138,9 @@ impl Around<'_> {
     /// ALTER TABLE.
     pub(super) fn alter_table(&self, alter: &ast::AlterTable) -> Result<BoundStatement> {
         let kind = AlteredKind::of(alter);
+        if kind == AlteredKind::Type {
+            return self.alter_attributes(alter);
+        }
         let tag = kind.tag();
         let done = |command| Ok(BoundStatement::Other(Statement::Command(command)));
         let name = self.changeable(&alter.name)?;
@@ -233,6 +236,9 @@ impl Around<'_> {
             }
             ([AlterTableOperation::RenameColumn { old_column_name, new_column_name }], Relation::View(view)) => {
                 self.rename_view_column(object, view, (old_column_name, new_column_name), tag).map(Some)
+            }
+            ([AlterTableOperation::SetOptionsParens { options }], Relation::View(view)) => {
+                self.set_view_options(object, view, options, tag).map(Some)
             }
             _ => Ok(None),
         }
@@ -601,7 +607,7 @@ impl Around<'_> {
                 let (declaration, condition) = (&altered.declaration, create.predicate.as_ref().map(bare));
                 let (table, schema) = (&declaration.name.name, declaration.schema());
                 let IndexParts { columns, expressions, .. } = &parts;
-                let function = self.index_function(table, &schema, columns, expressions, condition.as_deref())?;
+                let function = self.index_function(table, &schema, columns, expressions, condition.as_deref(), &[])?;
                 let computed = ComputedKey { expressions: parts.expressions, condition, function };
                 let key = Key { computed: Some(computed), ..Key::of_columns("", parts.columns, kind, equal) };
                 altered.declaration.add_index(given.as_ref(), &parts.called, key)?;
@@ -728,10 +734,8 @@ impl Around<'_> {
         };
         let mut options = sequence_options_of(sequence_options, bits)?;
         if let Some(owner) = owned_by.as_ref().filter(|owner| owner.to_string().to_lowercase() != "none") {
-            let (column, table) = owner.0.split_last().ok_or_else(|| Error::bug("a name without parts"))?;
-            let table = self.changeable(&ObjectName(table.to_vec()))?;
-            let object = self.at.snapshot.catalog.get(&table).ok_or_else(|| self.unknown(&table))?;
-            options.owner = column.as_ident().map(|column| (object.id, lower(column)));
+            let names = owner.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
+            options.owner = Some(self.owner_of(&names)?);
         }
         Ok(Statement::Command(Command::CreateSequence { name, sequence: Arc::new(Sequence::new(options)) }))
     }

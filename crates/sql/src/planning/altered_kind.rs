@@ -15,12 +15,14 @@ pub(super) enum AlteredKind {
     MaterializedView,
     /// ALTER SEQUENCE.
     Sequence,
+    /// ALTER TYPE, of the attributes of a composite type.
+    Type,
 }
 
 impl AlteredKind {
     /// What a statement says.
     pub(super) fn of(alter: &ast::AlterTable) -> Self {
-        let kinds = [Self::View, Self::MaterializedView, Self::Sequence];
+        let kinds = [Self::View, Self::MaterializedView, Self::Sequence, Self::Type];
         let said = alter.on_cluster.as_ref().map(|kind| kind.value.as_str());
         kinds.into_iter().find(|kind| said == Some(kind.word())).unwrap_or(Self::Table)
     }
@@ -32,6 +34,7 @@ impl AlteredKind {
             Self::View => "view",
             Self::MaterializedView => "materialized view",
             Self::Sequence => "sequence",
+            Self::Type => "type",
         }
     }
 
@@ -42,6 +45,7 @@ impl AlteredKind {
             Self::View => "ALTER VIEW",
             Self::MaterializedView => "ALTER MATERIALIZED VIEW",
             Self::Sequence => "ALTER SEQUENCE",
+            Self::Type => "ALTER TYPE",
         }
     }
 
@@ -53,6 +57,7 @@ impl AlteredKind {
             Self::View => matches!(relation, Relation::View(_)),
             Self::MaterializedView => relation.materialized().is_some(),
             Self::Sequence => matches!(relation, Relation::Sequence(_)),
+            Self::Type => relation.is_type(),
         };
         if is_it {
             return Ok(());

@@ -1,4 +1,5 @@
-//! ALTER VIEW … RENAME COLUMN and SET SCHEMA. Both give the view another statement; views that stand on it follow.
+//! ALTER VIEW … RENAME COLUMN, SET SCHEMA and SET of options. All give the view another statement; views that stand on
+//! it follow.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,6 +15,7 @@ use super::definitions::lower;
 use super::depends::{Becomes, FOLLOWED_DEPTH};
 use super::statements::BoundStatement;
 use crate::statement::{Command, Statement};
+use crate::view_shape;
 use crate::walking::walk_mut;
 
 impl Around<'_> {
@@ -51,6 +53,46 @@ impl Around<'_> {
         let own = Command::CreateView { name: object.name.clone(), view: Arc::new(next), or_replace: true };
         let commands = std::iter::once(own).chain(followed).collect();
         Ok(BoundStatement::Other(Statement::Command(Command::All { commands, tag })))
+    }
+
+    /// ALTER VIEW … SET (…), and RESET (…), which gives options NULL. Fails with 22023 if views have no such option or
+    /// value.
+    pub(super) fn set_view_options(
+        &self,
+        object: &Object,
+        view: &View,
+        options: &[ast::SqlOption],
+        tag: &'static str,
+    ) -> Result<BoundStatement> {
+        let mut source = ast::Statement::clone(&view.source);
+        let ast::Statement::CreateView(create) = &mut source else {
+            return Err(Error::bug("a view's statement makes no view"));
+        };
+        let mut kept = match &create.options {
+            ast::CreateTableOptions::With(options) => options.clone(),
+            _ => vec![],
+        };
+        for option in options {
+            let ast::SqlOption::KeyValue { key, value } = option else {
+                return Err(Error::input(format!("{option} is no option of a view")).with_code("42601"));
+            };
+            let is_it = |known: &ast::SqlOption| match known {
+                ast::SqlOption::KeyValue { key: known, .. } => lower(known) == lower(key),
+                _ => false,
+            };
+            kept.retain(|known| !is_it(known));
+            let is_reset = matches!(value, Expr::Value(value) if value.value == ast::Value::Null);
+            kept.extend((!is_reset).then(|| option.clone()));
+        }
+        view_shape::check_options(&kept)?;
+        create.options = match kept.is_empty() {
+            true => ast::CreateTableOptions::None,
+            false => ast::CreateTableOptions::With(kept),
+        };
+        let (schema, triggers) = (view.schema.clone(), view.triggers.clone());
+        let next = View { source: Arc::new(source), depth: view.depth, schema, triggers };
+        let own = Command::CreateView { name: object.name.clone(), view: Arc::new(next), or_replace: true };
+        Ok(BoundStatement::Other(Statement::Command(Command::All { commands: vec![own], tag })))
     }
 
     /// ALTER VIEW … SET SCHEMA: its query goes on to mean what it meant, by names with their schemas.

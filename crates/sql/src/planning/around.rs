@@ -574,10 +574,7 @@ impl Context for Around<'_> {
     fn enter_view(&self, schema: &str, name: &str) {
         self.around_views.borrow_mut().push(schema.to_owned());
         let view = self.at.snapshot.catalog.get(&RelationName::new(schema, name));
-        let owner = view.and_then(|view| match self.behind() {
-            None => self.at.snapshot.owner_behind(view),
-            Some(_) => Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(view.id)).to_owned()),
-        });
+        let owner = view.and_then(|view| self.owner_behind(view));
         self.names.look_behind(owner.as_deref());
         self.behind.borrow_mut().push(owner);
     }

@@ -26,9 +26,9 @@ use super::statements::{BoundStatement, schema_of};
 use super::tables::{name_in, targets};
 use crate::binder::{
     self, BoundChange, BoundLater, CHANGED, Changed, MERGE_ACTION, MERGE_ACTION_OF, Meeting, MergeStep, Named,
-    NewValue, Target,
+    NewValue, Overriding, Target,
 };
-use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
+use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING, OVERRIDING, OVERRIDING_USER};
 use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 use crate::write::triggers::Operation;
@@ -289,6 +289,28 @@ impl ChangedTable {
     }
 
     /// The place of a column that an assignment names. Fails with 42703 if there is none; `SET t.x` is of a column `t`.
+    /// The values of a new row of MERGE, by place. Fails with 42601 if there are more or fewer than named columns.
+    fn inserted<'e>(
+        &self,
+        columns: &[ObjectName],
+        row: &'e [Expr],
+        overriding: Overriding,
+    ) -> Result<Vec<(usize, NewValue<'e>)>> {
+        let places = match columns {
+            [] => (0..self.targets.len()).collect(),
+            columns => columns.iter().map(|column| self.place(column)).collect::<Result<Vec<_>>>()?,
+        };
+        if row.len() > places.len() {
+            return Err(Error::input("INSERT has more expressions than target columns").with_code("42601"));
+        }
+        if row.len() < places.len() && !columns.is_empty() {
+            return Err(Error::input("INSERT has more target columns than expressions").with_code("42601"));
+        }
+        let is_taken = |place: &usize| overriding != Overriding::User || !self.targets[*place].counts;
+        let values = places.into_iter().zip(row.iter().map(NewValue::Of));
+        Ok(values.filter(|(place, _)| is_taken(place)).collect())
+    }
+
     fn place(&self, column: &ObjectName) -> Result<usize> {
         let first = column.0.first().and_then(|part| part.as_ident());
         let name = first.map(|name| name_in(name, &self.targets)).unwrap_or_default();
@@ -481,13 +503,24 @@ impl Around<'_> {
         }
         let takes_all = merge.clauses.iter().any(|clause| whole_of(&clause.action).is_some());
         let source = if takes_all { self.source_columns(&merge.source, with)? } else { vec![] };
-        let (mut clauses, mut steps) = (Vec::new(), Vec::new());
-        for clause in &merge.clauses {
+        let assigned = merge.clauses.iter().map(|clause| match &clause.action {
+            MergeAction::Update(update) => changed.without_fields(&update.assignments),
+            _ => Ok(Cow::Borrowed(&[][..])),
+        });
+        let assigned = assigned.collect::<Result<Vec<_>>>()?;
+        let (mut clauses, mut steps, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        for (clause, assigned) in merge.clauses.iter().zip(&assigned) {
             let meeting = match clause.clause_kind {
                 MergeClauseKind::Matched => Meeting::Both,
                 MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => Meeting::SourceOnly,
                 MergeClauseKind::NotMatchedBySource => Meeting::TableOnly,
             };
+            if ended.contains(&meeting) {
+                let message = "unreachable WHEN clause specified after unconditional WHEN clause";
+                return Err(Error::input(message).with_code("42601"));
+            }
+            ended.extend(clause.predicate.is_none().then_some(meeting));
+            let mut overriding = Overriding::Nothing;
             let is_nothing = match &clause.action {
                 MergeAction::Update(update) => update.assignments.iter().any(is_marked_nothing),
                 MergeAction::Insert(insert) => insert.columns.iter().any(is_nothing),
@@ -499,31 +532,25 @@ impl Around<'_> {
                 _ if is_nothing => (None, None),
                 (MergeAction::Update(_), Some(values)) if !is_new => (Some(Step::Update), Some(values)),
                 (MergeAction::Insert(_), Some(values)) if is_new => (Some(Step::Insert), Some(values)),
-                (MergeAction::Update(update), _) if !is_new => {
-                    (Some(Step::Update), Some(changed.values(&update.assignments)?))
-                }
+                (MergeAction::Update(_), _) if !is_new => (Some(Step::Update), Some(changed.values(assigned)?)),
                 (MergeAction::Delete { .. }, _) if !is_new => (Some(Step::Delete), None),
                 (MergeAction::Insert(insert), _) if is_new => {
                     let MergeInsertKind::Values(values) = &insert.kind else {
                         return Err(Error::unsupported("INSERT ROW is not supported").with_code("0A000"));
                     };
-                    let row = values.rows.first().map(|row| row.content.as_slice()).unwrap_or_default();
-                    let places = match insert.columns.as_slice() {
-                        [] => (0..changed.targets.len()).collect(),
-                        columns => columns.iter().map(|column| changed.place(column)).collect::<Result<Vec<_>>>()?,
+                    let [row] = values.rows.as_slice() else {
+                        return Err(Error::input("INSERT of MERGE takes one row of values").with_code("42601"));
                     };
-                    if row.len() > places.len() {
-                        let error = Error::input("INSERT has more expressions than target columns");
-                        return Err(error.with_code("42601"));
-                    }
-                    (Some(Step::Insert), Some(places.into_iter().zip(row.iter().map(NewValue::Of)).collect()))
+                    let (said, columns) = overridden(&insert.columns);
+                    overriding = said;
+                    (Some(Step::Insert), Some(changed.inserted(columns, &row.content, overriding)?))
                 }
                 _ => {
                     let error = Error::input("a row that is matched is updated or deleted, another one is inserted");
                     return Err(error.with_code("42601"));
                 }
             };
-            clauses.push(MergeStep { meeting, condition: clause.predicate.as_ref(), values, is_nothing });
+            clauses.push(MergeStep { meeting, condition: clause.predicate.as_ref(), values, is_nothing, overriding });
             steps.extend(step);
         }
         let operations = steps.iter().map(|step| match step {
@@ -677,6 +704,18 @@ pub(super) fn names_columns(value: &ast::Expr) -> bool {
         _ => ControlFlow::Continue(()),
     })
     .is_break()
+}
+
+/// What INSERT of MERGE says of identity columns, behind its columns.
+fn overridden(columns: &[ObjectName]) -> (Overriding, &[ObjectName]) {
+    let said = columns.split_last().and_then(|(last, before)| {
+        match last.0.first().and_then(|part| part.as_ident())?.value.as_str() {
+            OVERRIDING => Some((Overriding::System, before)),
+            OVERRIDING_USER => Some((Overriding::User, before)),
+            _ => None,
+        }
+    });
+    said.unwrap_or((Overriding::Nothing, columns))
 }
 
 /// How an action of MERGE takes all columns of the source, if it does: [`BY_NAME`] or [`BY_POSITION`].

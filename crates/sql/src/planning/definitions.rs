@@ -31,6 +31,7 @@ use crate::parse::{self, CreateExternalTable, NamedOption, Parsed, VARIABLE};
 use crate::quoting::literal;
 use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
+use crate::view_shape;
 use crate::write::native::{NativeTarget, NewTable};
 use crate::write::triggers::TableTriggers;
 
@@ -251,6 +252,9 @@ impl Around<'_> {
         if create.to.is_some() {
             return Err(Error::unsupported("CREATE VIEW … TO is not supported").with_code("0A000"));
         }
+        if let ast::CreateTableOptions::With(options) = &create.options {
+            view_shape::check_options(options)?;
+        }
         if self.is_index_name(&name, create.if_not_exists)? {
             return Ok(Statement::Command(Command::Nothing("CREATE VIEW")));
         }
@@ -449,9 +453,15 @@ impl Around<'_> {
             false => vec![],
         };
         let others = others.into_iter().map(|object| object.name.clone()).collect();
+        let called = name.name.clone();
         let name = RelationName::of_routine(&name.schema, &name.name, arguments.as_deref());
         if or_replace {
             self.check_replaced(&name)?;
+            if let Some(is_procedure) = self.is_procedure(&name).filter(|before| *before != definition.is_procedure) {
+                let kind = if is_procedure { "procedure" } else { "function" };
+                let error = Error::input("cannot change routine kind").with_code("42809");
+                return Err(error.with_detail(format!("\"{called}\" is a {kind}.")));
+            }
         }
         Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
     }
@@ -522,6 +532,14 @@ impl Around<'_> {
         Ok(module)
     }
 
+    /// Whether a name is that of a procedure; `None` if it is of no function either.
+    fn is_procedure(&self, name: &RelationName) -> Option<bool> {
+        match &self.at.snapshot.catalog.get(name)?.relation {
+            Relation::Routine(routine) => Some(routine.is_procedure()),
+            _ => None,
+        }
+    }
+
     /// DROP FUNCTION and DROP MACRO.
     pub(super) fn drop_routines(&self, drop: &ast::DropFunction, tag: &'static str) -> Result<Statement> {
         let (mut names, mut views) = (Vec::new(), Vec::new());
@@ -530,6 +548,14 @@ impl Around<'_> {
             let found = self.routine_named(wanted, drop.if_exists)?;
             if let Some(name) = &found {
                 self.at.snapshot.rights.check_owner(name)?;
+                let wanted = match (tag, self.is_procedure(name)) {
+                    ("DROP FUNCTION", Some(true)) => Some("function"),
+                    ("DROP PROCEDURE", Some(false)) => Some("procedure"),
+                    _ => None,
+                };
+                if let Some(kind) = wanted {
+                    return Err(Error::input(format!("{} is not a {kind}", name.name)).with_code("42809"));
+                }
                 views.extend(self.callers_of(name, cascade)?);
             }
             names.extend(found);

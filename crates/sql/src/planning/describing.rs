@@ -1,7 +1,7 @@
 //! DESCRIBE and SHOW TABLES, in DuckDB's form: PostgreSQL has no such statements.
 
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::KeyKind;
+use diligence_catalog::rules::{Key, KeyKind};
 use diligence_catalog::{Relation as CatalogRelation, Resolved, no_schema};
 use diligence_types::SqlType;
 use sqlparser::ast::ShowStatementFilter::Like;
@@ -61,8 +61,9 @@ impl Around<'_> {
             },
             _ => (vec![], false),
         };
+        let is_unique = |key: &&Key| key.kind.is_constraint() && key.kind.is_unique();
         let key_of = |name: &String| {
-            let mut own = keys.iter().filter(|key| key.kind.is_constraint() && key.columns.contains(name));
+            let mut own = keys.iter().filter(|key| is_unique(key) && key.columns.contains(name));
             let is_primary = own.clone().any(|key| key.kind == KeyKind::Primary);
             if is_primary { Some("PRI") } else { own.next().map(|_| "UNI") }
         };

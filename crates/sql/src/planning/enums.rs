@@ -13,7 +13,7 @@ use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident,
 use super::around::{Around, parts_of};
 use super::definitions::{lower, refuse_twice};
 use super::depends::Becomes;
-use crate::binder::{self, Context};
+use crate::binder::Context;
 use crate::parse::{DOMAIN, ENUM_OF};
 use crate::statement::{Command, Statement};
 
@@ -115,20 +115,7 @@ impl Around<'_> {
         let name = self.new_type(name)?;
         refuse_twice(attributes.iter().map(|attribute| attribute.name.value.as_str()))?;
         let column = |attribute: &ast::UserDefinedTypeCompositeAttributeDef| {
-            let sql_type = binder::named_type(&attribute.data_type, self)?.untimed();
-            if let Some(collation) = &attribute.collation
-                && !self.collation(collation)?.is_by_bytes()
-            {
-                let message = "a composite type with a column of another collation is not supported";
-                return Err(Error::unsupported(message).with_code("0A000"));
-            }
-            match sql_type.innermost() {
-                SqlType::Enum(_) | SqlType::Record(_) | SqlType::Map(_) | SqlType::Domain(_) => {
-                    let message = format!("a composite type with a column of type {sql_type} is not supported");
-                    Err(Error::unsupported(message).with_code("0A000"))
-                }
-                _ => Ok(sql_type.field(&lower(&attribute.name), true)),
-            }
+            self.attribute(&attribute.name, &attribute.data_type, attribute.collation.as_ref())
         };
         let columns = attributes.iter().map(column).collect::<Result<Vec<_>>>()?;
         let array = self.planner.catalogs().catalog().new_id();

@@ -13,7 +13,7 @@ use sqlparser::ast::{self, AssignmentTarget, Expr, Ident, ObjectName, SelectItem
 use super::changes::{ChangedTable, row_values};
 use super::tables::name_in;
 use crate::binder::{SET_FIELD, Target, is_default, no_composite, no_field};
-use crate::parse::{ELEMENT, SET_ELEMENT};
+use crate::parse::{ELEMENT, SET_ELEMENT, SET_PART};
 
 /// What the query is called whose columns INSERT puts into fields.
 const INSERTED: &str = "inserted";
@@ -26,13 +26,16 @@ impl ChangedTable {
             AssignmentTarget::ColumnName(name) => is_column(name),
             AssignmentTarget::Tuple(names) => names.iter().all(is_column),
         };
-        if assignments.iter().all(is_plain) {
+        let elements = assignments.iter().filter(|assignment| is_call(&assignment.value, &[SET_ELEMENT, SET_PART]));
+        if assignments.iter().all(is_plain) && elements.count() < 2 {
             return Ok(Cow::Borrowed(assignments));
         }
         let mut whole = Vec::<ast::Assignment>::with_capacity(assignments.len());
         for assignment in assignments {
             if is_plain(assignment) {
-                whole.push(assignment.clone());
+                if !self.joins_elements(&mut whole, assignment) {
+                    whole.push(assignment.clone());
+                }
                 continue;
             }
             let one = |target: &ObjectName, value: &Expr| ast::Assignment {
@@ -63,6 +66,33 @@ impl ChangedTable {
         Ok(Cow::Owned(whole))
     }
 
+    /// Whether an assignment sets an element of a column of which another element was set: then one sets both.
+    fn joins_elements(&self, whole: &mut [ast::Assignment], assignment: &ast::Assignment) -> bool {
+        let is_element = |assignment: &ast::Assignment| is_call(&assignment.value, &[SET_ELEMENT, SET_PART]);
+        let column = |assignment: &ast::Assignment| match &assignment.target {
+            AssignmentTarget::ColumnName(name) => {
+                name.0.last().and_then(|part| part.as_ident()).map(|name| name_in(name, &self.targets))
+            }
+            AssignmentTarget::Tuple(_) => None,
+        };
+        if !is_element(assignment) {
+            return false;
+        }
+        let own = column(assignment);
+        let known = whole.iter_mut().find(|known| is_element(known) && column(known) == own);
+        let Some(known) = known.filter(|_| own.is_some()) else { return false };
+        // What is set in the column becomes what is set in the column with the elements before.
+        let mut value = assignment.value.clone();
+        if let Expr::Function(call) = &mut value
+            && let ast::FunctionArguments::List(list) = &mut call.args
+            && let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first))) = list.args.first_mut()
+        {
+            *first = known.value.clone();
+        }
+        known.value = value;
+        true
+    }
+
     /// Whether a name in SET is that of a field: `SET t.a` is of a column `t`, if there is one.
     fn is_field(&self, name: &ObjectName) -> bool {
         let first = name.0.first().and_then(|part| part.as_ident()).map(|first| name_in(first, &self.targets));
@@ -82,7 +112,7 @@ impl ChangedTable {
         let [column, fields @ ..] = names.as_slice() else { return Err(Error::bug("a field has no column")) };
         let column = Ident::with_quote('"', name_in(column, &self.targets));
         let target = AssignmentTarget::ColumnName(ObjectName::from(vec![column.clone()]));
-        let is_same = |known: &&mut ast::Assignment| known.target == target && is_set_field(&known.value);
+        let is_same = |known: &&mut ast::Assignment| known.target == target && is_call(&known.value, &[SET_FIELD]);
         let mut arguments = vec![text(&column.value)];
         let found = whole.iter_mut().find(is_same);
         arguments.push(match &found {
@@ -256,13 +286,11 @@ fn row_of(
     Ok(call("row", values.collect::<Result<_>>()?))
 }
 
-fn is_set_field(value: &Expr) -> bool {
-    match value {
-        Expr::Function(call) => {
-            call.name.0.first().and_then(|name| name.as_ident()).is_some_and(|name| name.value == SET_FIELD)
-        }
-        _ => false,
-    }
+/// Whether an expression calls one of some functions.
+fn is_call(value: &Expr, names: &[&str]) -> bool {
+    let Expr::Function(call) = value else { return false };
+    let name = call.name.0.first().and_then(|name| name.as_ident());
+    name.is_some_and(|name| names.contains(&name.value.as_str()))
 }
 
 /// A name as it is compared.

@@ -43,7 +43,7 @@ pub(super) fn form_of(create: &ast::CreateIndex) -> Result<IndexForm> {
         let is_descending = options.asc == Some(false);
         let nulls_first = options.nulls_first.unwrap_or(is_descending);
         let class = column.operator_class.as_ref().and_then(|name| name.0.last()?.as_ident());
-        parts.push(PartForm { operator_class: class.map(lower), is_descending, nulls_first });
+        parts.push(PartForm { operator_class: class.map(lower), is_descending, nulls_first, operator: None });
     }
     let included = create.include.iter().map(lower).collect();
     let options = create.with.iter().map(option).collect::<Result<_>>()?;

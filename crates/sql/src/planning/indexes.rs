@@ -1,5 +1,6 @@
 //! Indexes over expressions and of some rows only: what computes their values.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -21,6 +22,9 @@ use super::tables::{Declaration, targets};
 use super::{Planner, guarded};
 use crate::binder::{self, BoundIndex};
 use crate::lowering::{self, LoweringOptions};
+
+/// What the columns of the two rows are called that an exclusion constraint compares.
+pub(super) const SIDES: [&str; 2] = ["one", "other"];
 
 /// What an index of expressions or of some rows is made of.
 pub(super) struct IndexParts {
@@ -82,11 +86,14 @@ impl Planner {
         let at = self.planning(&snapshot);
         let names = Names::new(&at);
         let around = Around::new(self, &at, &names, vec![]);
-        guarded(|| around.index_function(&table.name, columns, &key.columns, expressions, condition))
+        let operators = key.operators();
+        guarded(|| around.index_function(&table.name, columns, &key.columns, expressions, condition, &operators))
     }
 }
 
 impl Around<'_> {
+    /// What computes an index of a table with these columns; `operators` compare the values of two rows, if it is an
+    /// exclusion constraint.
     pub(super) fn index_function(
         &self,
         table: &str,
@@ -94,6 +101,7 @@ impl Around<'_> {
         names: &[String],
         expressions: &[Option<Arc<Expr>>],
         condition: Option<&Expr>,
+        operators: &[String],
     ) -> Result<Arc<dyn RowFunction>> {
         let values = names.iter().zip(expressions).map(|(name, expression)| match expression {
             Some(expression) => expression.as_ref().clone(),
@@ -109,7 +117,7 @@ impl Around<'_> {
             }
         }
         let count = scalars.len();
-        let sql_types = scalars.iter().map(crate::algebra::Scalar::sql_type).collect();
+        let sql_types = scalars.iter().map(crate::algebra::Scalar::sql_type).collect::<Vec<_>>();
         scalars.extend(condition);
         let used = scalars.iter().flat_map(|scalar| scalar.columns()).collect::<Vec<_>>();
         let places = (0..columns.len()).filter(|place| used.contains(&columns[*place].id)).collect::<Vec<_>>();
@@ -126,16 +134,21 @@ impl Around<'_> {
         let types = values.iter().map(|value| value.data_type(&schema).map_err(from_datafusion));
         let types = types.collect::<Result<Vec<_>>>()?;
         let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
-        Ok(Arc::new(IndexFunction { columns, schema, types, sql_types, values, condition }))
+        let comparison = match operators {
+            [] => None,
+            operators => Some(self.comparison(operators, &sql_types, &types)?),
+        };
+        Ok(Arc::new(IndexFunction { columns, schema, types, sql_types, values, condition, comparison }))
     }
 
     /// Has the indexes of a table that is altered computed from its columns as they are now.
     pub(super) fn settle_indexes(&self, declaration: &mut Declaration) -> Result<()> {
         let (table, schema) = (declaration.name.name.clone(), declaration.schema());
         for key in &mut declaration.rules.keys {
+            let operators = key.operators();
             let Key { columns, computed: Some(computed), .. } = key else { continue };
             let ComputedKey { expressions, condition, function } = computed;
-            *function = self.index_function(&table, &schema, columns, expressions, condition.as_deref())?;
+            *function = self.index_function(&table, &schema, columns, expressions, condition.as_deref(), &operators)?;
         }
         Ok(())
     }
@@ -151,6 +164,8 @@ struct IndexFunction {
     sql_types: Vec<SqlType>,
     values: Vec<Arc<dyn PhysicalExpr>>,
     condition: Option<Arc<dyn PhysicalExpr>>,
+    /// Of an exclusion constraint: says of two rows whether they exclude each other.
+    comparison: Option<Arc<dyn RowFunction>>,
 }
 
 impl RowFunction for IndexFunction {
@@ -188,5 +203,18 @@ impl RowFunction for IndexFunction {
             wanted.ok_or_else(|| Error::bug("an index has a condition that is none"))
         });
         Ok((values, wanted.transpose()?))
+    }
+
+    fn excludes(&self, one: &[ArrayRef], other: &[ArrayRef], rows: usize) -> Result<BooleanArray> {
+        let bug = || Error::bug("a key compares what it does not have");
+        let comparison = self.comparison.as_ref().ok_or_else(bug)?;
+        let sides = SIDES.into_iter().zip([one, other]);
+        let named = sides.flat_map(|(side, values)| {
+            values.iter().enumerate().map(move |(place, values)| (format!("{side}{place}"), values.clone()))
+        });
+        let named = named.collect::<HashMap<_, _>>();
+        let columns = comparison.columns().iter().map(|name| named.get(name).cloned().ok_or_else(bug));
+        let (excludes, _) = comparison.compute(&columns.collect::<Result<Vec<_>>>()?, rows)?;
+        excludes.first().and_then(|excludes| excludes.as_boolean_opt().cloned()).ok_or_else(bug)
     }
 }

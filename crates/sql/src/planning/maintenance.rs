@@ -212,15 +212,7 @@ fn refused(what: &str) -> Error {
         return error.with_hint("there is no two-phase commit here: COMMIT ends a transaction in one step");
     }
     let hint = match what {
-        "EXCLUDE" => {
-            "UNIQUE refuses equal values; of ranges that overlap, a trigger that looks for one in a SERIALIZABLE \
-             transaction"
-        }
         "ALTER SYSTEM" => "settings of a server are given when it starts: --set NAME=VALUE",
-        "ALTER TYPE … ATTRIBUTE" => {
-            "make a type of the new attributes, and have columns be of it: ALTER TABLE … ALTER COLUMN … TYPE … USING \
-             ROW(…)"
-        }
         "INHERIT" => "a view with UNION ALL shows several tables as one; LIKE copies the columns of another",
         "ATTACH PARTITION" | "DETACH PARTITION" => {
             "a table has its fragments in itself: DISTRIBUTED BY RANGE (column) divides its rows"
@@ -234,7 +226,6 @@ fn refused(what: &str) -> Error {
              none on the table"
         }
     };
-    let what = if what == "EXCLUDE" { "an EXCLUDE constraint" } else { what };
     Error::unsupported(format!("{what} is not supported")).with_code("0A000").with_hint(hint)
 }
 

@@ -15,6 +15,7 @@
 mod alter;
 mod altered_kind;
 mod altered_routines;
+mod altered_types;
 mod altered_views;
 mod appends;
 mod around;
@@ -30,6 +31,7 @@ mod depends;
 mod describing;
 mod domains;
 mod enums;
+mod exclusions;
 mod fields;
 mod file_functions;
 mod followed;

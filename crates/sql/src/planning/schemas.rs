@@ -171,6 +171,7 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("42710"));
         }
         let memory = self.planner.options.tables.clone();
+        let cannot = format!("cannot change the name of type {}", object.name);
         let reference = object.reference();
         Ok(Statement::Command(match &object.relation {
             Relation::Enum(definition) => {
@@ -178,18 +179,19 @@ impl Around<'_> {
                 Command::ChangeEnum { object: reference, change: Box::new(change), memory }
             }
             Relation::Domain(definition) => {
-                self.refuse_named(object)?;
+                self.refuse_named(object, &cannot)?;
                 Command::ChangeDomain { object: reference, definition: definition.clone(), name: to, memory }
             }
             _ => {
-                self.refuse_named(object)?;
+                self.refuse_named(object, &cannot)?;
                 Command::RenameComposite { object: reference, name: to, memory }
             }
         }))
     }
 
-    /// Fails with 2BP01 if a view or a function says the name of a type, which would mean nothing then.
-    fn refuse_named(&self, of: &Object) -> Result<()> {
+    /// Fails with 2BP01 if a view or a function says the name of a type, which would mean nothing or something else
+    /// then. `cannot` is what the statement cannot do.
+    pub(super) fn refuse_named(&self, of: &Object, cannot: &str) -> Result<()> {
         let is_it = |name: &ObjectName| {
             let parts = parse::parts_of(name).unwrap_or_default();
             match parts.as_slice() {
@@ -233,7 +235,7 @@ impl Around<'_> {
             };
             if is_said {
                 let (kind, shown) = (object.relation.kind(), &object.name);
-                let message = format!("cannot change the name of type {} because other objects say it", of.name);
+                let message = format!("{cannot} because other objects say it");
                 let detail = format!("{kind} {shown} depends on type {}", of.name);
                 let error = Error::unsupported(message).with_code("2BP01").with_detail(detail);
                 return Err(error.with_hint("drop what says the name, and make it again behind the change"));

@@ -177,17 +177,6 @@ pub(super) fn changed(
             _ => {}
         }
     }
-    let largest = SequenceOptions::of_bits(options.bits, 1).max;
-    let name = match options.bits {
-        16 => "smallint",
-        32 => "integer",
-        _ => "bigint",
-    };
-    for (word, bound) in [("MAXVALUE", options.max), ("MINVALUE", options.min)] {
-        if bound > largest || bound < -largest - 1 {
-            return fail(format!("{word} ({bound}) is out of range for sequence data type {name}"));
-        }
-    }
     options.validate()?;
     let state = restart.map(|at| SequenceState { last: at.unwrap_or(options.start), is_called: false });
     let last = state.unwrap_or_else(|| before.state()).last;
@@ -252,7 +241,7 @@ impl Around<'_> {
     }
 
     /// The table and the column that a sequence is to belong to. Fails with 42P01 and 42703 if there is none.
-    fn owner_of(&self, names: &[Ident]) -> Result<(diligence_base::ids::ObjectId, String)> {
+    pub(super) fn owner_of(&self, names: &[Ident]) -> Result<(diligence_base::ids::ObjectId, String)> {
         let (column, table) = names.split_last().ok_or_else(|| Error::bug("a name without parts"))?;
         let table = self.changeable(&ObjectName::from(table.to_vec()))?;
         let object = self.at.snapshot.catalog.get(&table).ok_or_else(|| self.unknown(&table))?;

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Privilege, Subject};
-use diligence_catalog::{Relation, RelationName, Resolved, Rights};
+use diligence_catalog::{Object, Relation, RelationName, Resolved, Rights};
 use sqlparser::ast::{self, Expr, Ident, ObjectName, SelectItem, TableFactor, VisitorMut};
 
 use super::around::Around;
 use super::changes::names_columns;
 use super::definitions::lower;
-use crate::view_shape::{OF_VIEW, SimpleView};
+use crate::parse::{CONFLICT_VALUE, CONFLICT_WHERE};
+use crate::view_shape::{self, OF_VIEW, SimpleView};
 use crate::walking::walk_mut;
 
 /// A view on the way to what is behind it.
@@ -108,11 +109,7 @@ impl Around<'_> {
                 update.table.relation = way.factor();
                 let is_alone = update.from.is_none();
                 for assignment in &mut update.assignments {
-                    let ast::AssignmentTarget::ColumnName(name) = &mut assignment.target else {
-                        let error = Error::unsupported("several columns at once are not set through a view");
-                        return Err(error.with_code("0A000").with_hint("set one after the other"));
-                    };
-                    *name = way.target(name, "update")?;
+                    way.assign(&mut assignment.target)?;
                     way.replace(&mut assignment.value, is_alone)?;
                 }
                 update.selection = way.joined(update.selection, is_alone)?;
@@ -199,14 +196,20 @@ impl Around<'_> {
         let view_name = object.name.name.clone();
         let way = Way { behind: behind.clone(), columns, known, condition, view: view_name, alias };
         self.check_through(&way, &simple, qualified(&simple.condition.clone().unwrap_or_else(of_all), None));
+        let is_invoker = view_shape::is_invoker(view);
         let owner = match self.through.borrow().as_ref() {
+            // Also behind a view of somebody else.
+            _ if is_invoker => None,
             Some((_, Some(_))) => {
                 Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(object.id)).to_owned())
             }
             _ => self.at.snapshot.owner_behind(&object),
         };
         self.names.uses_object(&relation, &object);
-        *self.through.borrow_mut() = Some((behind, owner));
+        *self.through.borrow_mut() = Some((behind.clone(), owner));
+        if is_invoker && (reads || way.condition.is_some()) {
+            self.check_granted(&behind, Privilege::Select)?;
+        }
         Ok(Some(way))
     }
 
@@ -254,6 +257,16 @@ impl Around<'_> {
         match is_own && self.at.snapshot.get(name).is_some() {
             true => self.at.snapshot.rights.check_use_schema(&name.schema),
             false => Ok(()),
+        }
+    }
+
+    /// Under whose rights names behind a view are looked up: `None` for the session's.
+    pub(super) fn owner_behind(&self, view: &Object) -> Option<String> {
+        match (&view.relation, self.behind()) {
+            // Also behind a view of somebody else.
+            (Relation::View(view), _) if view_shape::is_invoker(view) => None,
+            (_, None) => self.at.snapshot.owner_behind(view),
+            (_, Some(_)) => Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(view.id)).to_owned()),
         }
     }
 
@@ -316,6 +329,59 @@ impl Way {
                 Err(Error::unsupported(message).with_code("0A000").with_detail(detail))
             }
         }
+    }
+
+    /// The columns behind those that are set.
+    fn assign(&self, target: &mut ast::AssignmentTarget) -> Result<()> {
+        let names = match target {
+            ast::AssignmentTarget::ColumnName(name) => std::slice::from_mut(name),
+            ast::AssignmentTarget::Tuple(names) => names.as_mut_slice(),
+        };
+        for name in names {
+            *name = self.target(name, "update")?;
+        }
+        Ok(())
+    }
+
+    /// What ON CONFLICT says in terms of the relation behind. Fails with 0A000 for keys that are no columns.
+    fn conflict(&self, on: &mut ast::OnConflict) -> Result<()> {
+        if let Some(ast::ConflictTarget::Columns(columns)) = &mut on.conflict_target {
+            for column in columns {
+                if [CONFLICT_VALUE, CONFLICT_WHERE].iter().any(|sign| column.value.starts_with(sign)) {
+                    let error = Error::unsupported("ON CONFLICT of expressions through a view with other columns");
+                    return Err(error.with_code("0A000").with_hint("insert into the table behind it"));
+                }
+                let behind = self.target(&ObjectName::from(vec![column.clone()]), "insert into")?;
+                *column = behind.0.last().and_then(|part| part.as_ident()).cloned().unwrap_or_else(|| column.clone());
+            }
+        }
+        if let ast::OnConflictAction::DoUpdate(update) = &mut on.action {
+            for assignment in &mut update.assignments {
+                self.assign(&mut assignment.target)?;
+                self.proposed(&mut assignment.value)?;
+            }
+            update.selection.as_mut().map(|selection| self.proposed(selection)).transpose()?;
+        }
+        Ok(())
+    }
+
+    /// The same in an expression of ON CONFLICT: `excluded` has the view's columns.
+    fn proposed(&self, value: &mut Expr) -> Result<()> {
+        const EXCLUDED: &str = "excluded";
+        change_names(value, |value, _| {
+            let Expr::CompoundIdentifier(names) = &*value else { return };
+            let [of, name] = names.as_slice() else { return };
+            if lower(of) != EXCLUDED {
+                return;
+            }
+            let found = self.columns.iter().find(|(known, _)| *known == lower(name));
+            if let Some((_, stands_for)) = found {
+                let mut proposed = stands_for.clone();
+                qualify(&mut proposed, &lower(&self.alias), Some(&Ident::new(EXCLUDED)));
+                *value = proposed;
+            }
+        });
+        self.replace(value, true)
     }
 
     /// Puts what the view's columns stand for in the place of their names; names without a relation are such if it `is
@@ -395,16 +461,30 @@ impl Way {
     }
 }
 
+/// How many columns a query has, if its text shows it.
+fn width(body: &ast::SetExpr) -> Option<usize> {
+    match body {
+        ast::SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
+        ast::SetExpr::Query(query) => width(&query.body),
+        ast::SetExpr::SetOperation { left, .. } => width(left),
+        ast::SetExpr::Select(select) => {
+            let is_one =
+                |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+            select.projection.iter().all(is_one).then_some(select.projection.len())
+        }
+        _ => None,
+    }
+}
+
 fn inserted(insert: &ast::Insert, way: &Way) -> Result<ast::Insert> {
     let mut insert = insert.clone();
-    if insert.on.is_some() {
+    if let Some(on) = &mut insert.on {
         let same = way.columns.iter().all(|(name, value)| match value {
             Expr::CompoundIdentifier(names) => names.last().is_some_and(|column| lower(column) == *name),
             _ => false,
         });
-        if !same {
-            let error = Error::unsupported("ON CONFLICT through a view whose columns have other names");
-            return Err(error.with_code("0A000").with_hint("insert into the table behind it"));
+        if let (false, ast::OnInsert::OnConflict(on)) = (same, on) {
+            way.conflict(on)?;
         }
     }
     insert.columns = match insert.columns.is_empty() {
@@ -412,7 +492,10 @@ fn inserted(insert: &ast::Insert, way: &Way) -> Result<ast::Insert> {
         true => {
             let quoted = |name: &String| ObjectName::from(vec![Ident::with_quote('"', name)]);
             let all = way.columns.iter().map(|(name, _)| way.target(&quoted(name), "insert into"));
-            all.map_while(Result::ok).collect()
+            match insert.source.as_deref().and_then(|source| width(&source.body)) {
+                Some(width) => all.take(width).collect::<Result<_>>()?,
+                None => all.map_while(Result::ok).collect(),
+            }
         }
     };
     insert.table = ast::TableObject::TableName(way.name());

@@ -25,7 +25,7 @@ use super::column_clauses::refuse_conflicts;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
-use crate::parse::{EQUAL_NULLS, INCLUDED, LIKE};
+use crate::parse::{EQUAL_NULLS, EXCLUDES, INCLUDED, LIKE};
 use crate::quoting::quoted;
 use crate::walking::each_expression;
 
@@ -120,6 +120,7 @@ impl Declaration {
             }
             KeyKind::Unique => format!("{table}_{joined}_key"),
             KeyKind::UniqueIndex | KeyKind::Index => format!("{table}_{joined}_idx"),
+            KeyKind::Exclusion => format!("{table}_{joined}_excl"),
         };
         let name = self.free_name(given, wanted)?;
         if kind == KeyKind::Primary {
@@ -255,6 +256,7 @@ impl Around<'_> {
                 KeyKind::Primary => format!("{table}_pkey"),
                 KeyKind::Unique => format!("{table}_{columns}_key"),
                 KeyKind::UniqueIndex | KeyKind::Index => format!("{table}_{columns}_idx"),
+                KeyKind::Exclusion => format!("{table}_{columns}_excl"),
             };
             let name = declaration.free_name(None, wanted)?;
             declaration.rules.keys.push(Key { name, ..key.clone() });
@@ -374,6 +376,9 @@ impl Around<'_> {
                 declaration.include(included(&key.index_options))
             }
             TableConstraint::Unique(key) => {
+                if let Some(said) = exclusion(&key.index_options) {
+                    return self.add_exclusion(declaration, key, said);
+                }
                 let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
                 let deferral = deferral(key.characteristics.as_ref())?;
                 let (columns, included) = (key_columns(&key.columns)?, included(&key.index_options));
@@ -463,14 +468,7 @@ impl Around<'_> {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(Error::input(message).with_code("42830"));
         }
-        // A number is never equal to anything else.
-        let is_number = |schema: &Schema, column: &String| {
-            schema.field_with_name(column).is_ok_and(|field| field.data_type().is_numeric())
-        };
-        let own = declaration.schema();
-        let pairs = columns.iter().zip(&referred);
-        let mut pairs = pairs.filter(|(column, other)| is_number(&own, column) != is_number(&there, other));
-        let mismatched = pairs.next().map(|(column, other)| (column.clone(), other.clone()));
+        let mismatched = mismatched(&declaration.schema(), &columns, &there, &referred);
         // A key of the same columns in another order is the same key.
         let same = |key: &&Key| {
             key.kind.is_unique()
@@ -490,10 +488,9 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("55000"));
         }
         let wanted = format!("{}_{}_fkey", declaration.name.name, columns.join("_"));
-        if let Some((own, other)) = mismatched {
+        if let Some(detail) = mismatched {
             let called = key.name.as_ref().or(given).map_or_else(|| wanted.clone(), lower);
             let message = format!("foreign key constraint \"{called}\" cannot be implemented");
-            let detail = format!("Key columns \"{own}\" and \"{other}\" are of incompatible types.");
             return Err(Error::input(message).with_code("42804").with_detail(detail));
         }
         let place = |column: &String| referred.iter().position(|one| one == column).unwrap_or(0);
@@ -592,7 +589,7 @@ fn is_full_match(kind: Option<ast::ConstraintReferenceMatchKind>) -> Result<bool
 }
 
 /// When a constraint is held against the rows.
-fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<Deferral> {
+pub(super) fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<Deferral> {
     let Some(ast::ConstraintCharacteristics { deferrable, initially, .. }) = characteristics else {
         return Ok(Deferral::Never);
     };
@@ -722,7 +719,39 @@ fn included(options: &[ast::IndexOption]) -> Vec<String> {
     options.iter().find_map(named).unwrap_or_default()
 }
 
+/// What is wrong with the types of columns that refer to others, if something is: a number is never equal to anything
+/// else, and a number of a key is not compared with one of a wider kind.
+fn mismatched(own: &Schema, columns: &[String], there: &Schema, referred: &[String]) -> Option<String> {
+    let kind = |schema: &Schema, column: &String| match schema.field_with_name(column).map(|field| field.data_type()) {
+        Ok(data_type) if data_type.is_integer() => 1,
+        Ok(data_type) if data_type.is_floating() => 3,
+        Ok(data_type) if data_type.is_numeric() => 2,
+        _ => 0,
+    };
+    let is_wrong = |(column, other): &(&String, &String)| match (kind(own, column), kind(there, other)) {
+        (0, 0) => false,
+        (0, _) | (_, 0) => true,
+        (own, there) => own > there,
+    };
+    let (column, other) = columns.iter().zip(referred).find(is_wrong)?;
+    let sql_type = |schema: &Schema, column: &String| {
+        let sql_type = SqlType::of_field(schema.field_with_name(column).ok()?)?;
+        Some(sql_type.to_string())
+    };
+    let types = sql_type(own, column).zip(sql_type(there, other));
+    let types = types.map(|(own, there)| format!(": {own} and {there}")).unwrap_or_default();
+    Some(format!("Key columns \"{column}\" and \"{other}\" are of incompatible types{types}."))
+}
+
+/// What the comment says of a constraint that is an exclusion constraint, as the parser's tree has it.
+fn exclusion(options: &[ast::IndexOption]) -> Option<&str> {
+    options.iter().find_map(|option| match option {
+        ast::IndexOption::Comment(text) if text.starts_with(EXCLUDES) => Some(text.as_str()),
+        _ => None,
+    })
+}
+
 /// The names of a text that has the sign in front of each.
-fn signed(text: &str) -> Vec<String> {
+pub(super) fn signed(text: &str) -> Vec<String> {
     text.split(INCLUDED).skip(1).map(str::to_owned).collect()
 }

@@ -25,7 +25,7 @@ use crate::procedural::{Block, Gives, Procedure, Sql, Step};
 use crate::routines::{Body, Definition};
 use crate::session_functions::DEPTH;
 use crate::statement::{Command, Query, Statement};
-use crate::walking::each_expression_mut;
+use crate::walking::{each_expression, each_expression_mut};
 use crate::write::triggers::{ComputedLater, Fired, Followers, Operation, Triggers};
 use crate::written::WrittenRows;
 
@@ -71,6 +71,7 @@ impl Around<'_> {
                 break;
             }
         }
+        refuse_repeated(&events)?;
         words.expect(&["on"])?;
         let table = self.granted(&words.object()?, Privilege::Trigger)?;
         let constraint = if is_constraint { Some(deferral(words)?) } else { None };
@@ -107,6 +108,7 @@ impl Around<'_> {
         let when = match words.take(&["when"]) {
             true => {
                 let condition = words.parenthesized().ok_or_else(|| words.wrong())?;
+                refuse_sides(&condition, &events, is_row)?;
                 Some(with_whole_names(&condition))
             }
             false => None,
@@ -602,6 +604,48 @@ fn deferral(words: &mut Words) -> Result<Deferral> {
         (Some(true), _) => Ok(Deferral::Immediate),
         _ => Ok(Deferral::Never),
     }
+}
+
+/// Fails with 42601 if an event comes twice, 42701 if a column of one does.
+fn refuse_repeated(events: &[TriggerEvent]) -> Result<()> {
+    let mut met = HashSet::new();
+    for event in events {
+        if !met.insert(std::mem::discriminant(event)) {
+            return Err(Error::input("duplicate trigger events specified").with_code("42601"));
+        }
+        let TriggerEvent::Update(columns) = event else { continue };
+        let mut names = HashSet::new();
+        if let Some(column) = columns.iter().find(|column| !names.insert(*column)) {
+            return Err(Error::input(format!("column \"{column}\" specified more than once")).with_code("42701"));
+        }
+    }
+    Ok(())
+}
+
+/// Fails with 42P17 if the condition of a trigger names a row that there is not.
+fn refuse_sides(condition: &str, events: &[TriggerEvent], is_row: bool) -> Result<()> {
+    let (mut old, mut new) = (false, false);
+    let _ = each_expression(&parse::expression(condition)?, |part| {
+        let name = match part {
+            ast::Expr::Identifier(name) => Some(name),
+            ast::Expr::CompoundIdentifier(names) => names.first(),
+            _ => None,
+        };
+        old |= name.is_some_and(|name| name.value.eq_ignore_ascii_case("old"));
+        new |= name.is_some_and(|name| name.value.eq_ignore_ascii_case("new"));
+        ControlFlow::Continue(())
+    });
+    let message = match () {
+        () if !is_row && (old || new) => "statement trigger's WHEN condition cannot reference column values",
+        () if old && events.iter().any(|event| matches!(event, TriggerEvent::Insert)) => {
+            "INSERT trigger's WHEN condition cannot reference OLD values"
+        }
+        () if new && events.iter().any(|event| matches!(event, TriggerEvent::Delete)) => {
+            "DELETE trigger's WHEN condition cannot reference NEW values"
+        }
+        () => return Ok(()),
+    };
+    Err(Error::input(message).with_code("42P17"))
 }
 
 /// Fails with what PostgreSQL says of parts of CREATE TRIGGER that do not go together.

@@ -205,6 +205,10 @@ impl Around<'_> {
                     let error = Error::input(message).with_code("42601");
                     return Err(error.with_hint("For example, ON CONFLICT (column_name)."));
                 }
+                if matches!((key, &on.action), (Some(key), OnConflictAction::DoUpdate(_)) if !key.kind.is_unique()) {
+                    let message = "ON CONFLICT DO UPDATE not supported with exclusion constraints";
+                    return Err(Error::input(message).with_code("42809").with_hint("DO NOTHING leaves such rows out"));
+                }
                 changed.refuse_deferrable(key)?;
                 match &on.action {
                     OnConflictAction::DoNothing => {

@@ -370,6 +370,8 @@ pub enum Over {
     Elements {
         /// Where it goes.
         target: Target,
+        /// How many dimensions it has itself (SLICE).
+        slice: usize,
         /// The array.
         array: Sql,
     },

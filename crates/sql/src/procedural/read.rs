@@ -511,12 +511,16 @@ impl<'t> Reader<'t> {
             Over::While(self.until(&["loop"])?)
         } else if self.skip("foreach") {
             let target = self.target()?;
+            let mut slice = 0;
             if self.skip("slice") {
-                return Err(Error::unsupported("FOREACH … SLICE is not supported").with_code("0A000"));
+                let said = self.until(&["in"])?;
+                slice = said.text.trim().parse().map_err(|_| {
+                    Error::input(format!("{} is no number of dimensions", said.text.trim())).with_code("42601")
+                })?;
             }
             self.expect("in")?;
             self.expect("array")?;
-            Over::Elements { target, array: self.until(&["loop"])? }
+            Over::Elements { target, slice, array: self.until(&["loop"])? }
         } else if self.skip("for") {
             self.counted()?
         } else {

@@ -277,6 +277,13 @@ pub enum Command {
         /// What indexes of tables are counted in.
         memory: QueryMemory,
     },
+    /// ALTER TYPE … ATTRIBUTE of a composite type.
+    ChangeComposite {
+        /// The type.
+        object: ObjectRef,
+        /// What it is from now on.
+        definition: Arc<CompositeDefinition>,
+    },
     /// CREATE COLLATION.
     CreateCollation {
         /// The name under which the catalog has it.
@@ -636,6 +643,10 @@ impl Command {
                 let block = catalogs.begin_block();
                 block.catalog().rename_composite(object, name, memory)?;
                 block.commit()?;
+                Ok("ALTER TYPE")
+            }
+            Command::ChangeComposite { object, definition } => {
+                catalog.change_composite(object, definition)?;
                 Ok("ALTER TYPE")
             }
             Command::CreateCollation { name, order } => {

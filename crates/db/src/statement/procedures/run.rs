@@ -414,6 +414,10 @@ impl<'r> Run<'r> {
                 }
                 self.note(ran.count())?;
                 if let Some(into) = into {
+                    // Of a query, the first of several rows is taken.
+                    if ran.writes() && ran.row_count() > 1 {
+                        return Err(several_rows());
+                    }
                     self.store(&ran, into)?;
                 }
             }
@@ -521,10 +525,7 @@ impl<'r> Run<'r> {
                 return self.store_row(ran.nulls(), into);
             }
             1 => {}
-            _ if into.is_strict => {
-                let error = Error::value("query returned more than one row").with_code("P0003");
-                return Err(error.with_hint("Make sure the query returns a single row, or use LIMIT 1."));
-            }
+            _ if into.is_strict => return Err(several_rows()),
             _ => {}
         }
         self.found(true)?;
@@ -622,6 +623,12 @@ impl<'r> Run<'r> {
             Rows::Cursor { .. } => Err(Error::bug("a loop over a cursor opens it")),
         }
     }
+}
+
+/// The error for INTO where one row is wanted.
+fn several_rows() -> Error {
+    let error = Error::value("query returned more than one row").with_code("P0003");
+    error.with_hint("Make sure the query returns a single row, or use LIMIT 1.")
 }
 
 fn is_query(text: &str) -> bool {

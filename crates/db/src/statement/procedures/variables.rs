@@ -62,18 +62,23 @@ impl Typed {
     pub(super) fn field(&self, name: &str) -> Option<Self> {
         let SqlType::Record(fields) = &self.sql_type else { return None };
         let place = fields.iter().position(|field| field.name == name)?;
-        let sql_type = fields[place].sql_type.clone();
+        Some(self.at(place, &fields[place].sql_type))
+    }
+
+    /// The value in a place of a row, which has this type.
+    fn at(&self, place: usize, sql_type: &SqlType) -> Self {
+        let sql_type = sql_type.clone();
         match self.is_null() {
-            true => Some(Self::null(sql_type)),
-            false => Some(Self { sql_type, value: self.value.as_struct().column(place).clone() }),
+            true => Self::null(sql_type),
+            false => Self { sql_type, value: self.value.as_struct().column(place).clone() },
         }
     }
 
-    /// The columns of a row, with their names.
+    /// The columns of a row, with their names, which several may have in common.
     pub(super) fn fields(&self) -> Vec<(String, Typed)> {
         let SqlType::Record(fields) = &self.sql_type else { return vec![] };
-        let names = fields.iter().map(|field| field.name.clone());
-        names.filter_map(|name| Some((name.clone(), self.field(&name)?))).collect()
+        let columns = fields.iter().enumerate();
+        columns.map(|(place, field)| (field.name.clone(), self.at(place, &field.sql_type))).collect()
     }
 
     /// The value in another type, as where it is stored. Fails as such a cast does.

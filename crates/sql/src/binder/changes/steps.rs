@@ -37,6 +37,17 @@ impl Binder<'_> {
             let value = ScalarValue::Int32(Some(i32::try_from(index).unwrap_or(i32::MAX)));
             Scalar::Constant(Constant { value, sql_type: SqlType::Integer })
         };
+        let own = level.names.sources.iter().position(|source| source.name.as_deref() == Some(&alias_of(changed)));
+        let own = own.ok_or_else(|| Error::bug("the table that changes has no name"))?;
+        // A clause of MERGE sees the sides that its rows have.
+        let reach = |meeting: Meeting| {
+            level.names.reach(|source| match meeting {
+                _ if inserted.is_some() => true,
+                Meeting::Both => true,
+                Meeting::SourceOnly => source != own,
+                Meeting::TableOnly => source == own,
+            });
+        };
         let mut arms = Vec::with_capacity(steps.len());
         let mut count = 0;
         for step in steps {
@@ -46,6 +57,7 @@ impl Binder<'_> {
                 Meeting::SourceOnly => is_null(&number),
                 Meeting::TableOnly => has_no_source(),
             };
+            reach(step.meeting);
             let condition = step.condition.map(|condition| self.condition(condition, &level, "WHEN")).transpose()?;
             // The rows that nothing is done with are not among those that come out.
             let action = match step.is_nothing {
@@ -58,8 +70,6 @@ impl Binder<'_> {
         let action = Scalar::Case { arms, otherwise: None, sql_type: SqlType::Integer };
         let action_column = self.column_for("action", &action);
         level.clause.set(Clause::Values);
-        let own = level.names.sources.iter().position(|source| source.name.as_deref() == Some(&alias_of(changed)));
-        let own = own.ok_or_else(|| Error::bug("the table that changes has no name"))?;
         let old = level.names.sources[own].columns.clone();
         let mut values = vec![Vec::new(); changed.targets.len()];
         for (place, step) in steps.iter().filter(|step| !step.is_nothing).enumerate() {
@@ -67,11 +77,12 @@ impl Binder<'_> {
             if step.values.is_none() && !is_inserted {
                 continue;
             }
+            reach(step.meeting);
             let mut rows = RowValues::default();
             for (at, target) in changed.targets.iter().enumerate() {
                 let given = step.values.iter().flatten().find(|(given, _)| *given == at);
                 let value = match (given, inserted) {
-                    (Some((_, value)), _) => self.new_value(*value, target, &level, &mut rows)?,
+                    (Some((_, value)), _) => self.new_value(*value, &step.overriding.of(target), &level, &mut rows)?,
                     (None, Some(inserted)) if is_inserted => inserted[at].scalar(),
                     (None, _) if step.meeting.has_old() => old[at].scalar(),
                     (None, _) => self.default(target, withs)?,

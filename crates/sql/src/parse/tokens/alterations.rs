@@ -5,7 +5,8 @@
 //!   'always', 'cache', 5, 'restart', 7)`; `DROP IDENTITY` and `DROP EXPRESSION` likewise;
 //! * `ALTER COLUMN c TYPE text COLLATE d USING e`: `TYPE text USING "collated type"(NULL COLLATE d, e)`;
 //! * `ALTER SEQUENCE s RENAME TO r`: `ALTER TABLE s ON CLUSTER "sequence" RENAME TO r`, and so of views and
-//!   materialized views: what is said to be altered is where the parser has a place for a cluster's name.
+//!   materialized views: what is said to be altered is where the parser has a place for a cluster's name;
+//! * `ALTER TYPE t RENAME ATTRIBUTE a TO b`: `ALTER TABLE t ON CLUSTER "type" RENAME COLUMN a TO b`, likewise.
 
 use sqlparser::tokenizer::Token;
 
@@ -49,10 +50,36 @@ impl Text<'_> {
         }
     }
 
-    /// ALTER of an index, a sequence or a view, which begins there.
+    /// `ALTER TYPE t ADD ATTRIBUTE a text CASCADE, …`: `ALTER TABLE t ON CLUSTER "type" ADD COLUMN a text, …`.
+    fn alter_attributes(&mut self, at: usize) {
+        const VERBS: [&str; 4] = ["ADD", "DROP", "ALTER", "RENAME"];
+        let name_end = self.name_end(at + 2);
+        if !self.is_any(name_end, &VERBS) || !self.is(name_end + 1, "ATTRIBUTE") {
+            return;
+        }
+        self.replace(at + 1, [word("TABLE")]);
+        self.insert(name_end, [word("ON"), word("CLUSTER"), quoted("type")]);
+        let mut place = name_end;
+        while !self.ends_statement(place) {
+            let begins = place == name_end || *self.token(place - 1) == Token::Comma;
+            if begins && self.is_any(place, &VERBS) && self.is(place + 1, "ATTRIBUTE") {
+                self.replace(place + 1, [word("COLUMN")]);
+            }
+            let ends = self.ends_statement(place + 1) || *self.token(place + 1) == Token::Comma;
+            if ends && self.is_any(place, &["CASCADE", "RESTRICT"]) {
+                self.drop(place..place + 1);
+            }
+            place = self.closed.get(&place).copied().unwrap_or(place) + 1;
+        }
+    }
+
+    /// ALTER of an index, a sequence, a view or attributes of a type, which begins there.
     pub(super) fn alter(&mut self, at: usize) {
         if self.is(at + 1, "INDEX") {
             return self.alter_index(at);
+        }
+        if self.is(at + 1, "TYPE") {
+            return self.alter_attributes(at);
         }
         let is_sequence = self.is(at + 1, "SEQUENCE");
         let kind_words = if self.is(at + 1, "MATERIALIZED") { 2 } else { 1 };
@@ -78,7 +105,7 @@ impl Text<'_> {
             return;
         }
         if !is_sequence {
-            return;
+            return self.view_options(at, end, kind_words);
         }
         let Some((arguments, behind)) = self.sequence_changes(end, false) else { return };
         if !self.ends_statement(behind) {
@@ -92,6 +119,19 @@ impl Text<'_> {
         let all = all.collect::<Vec<_>>();
         self.replace(at, all);
         self.drop(at + 1..behind);
+    }
+
+    /// `ALTER VIEW v SET (a)` and `RESET (a)`: `ALTER TABLE v ON CLUSTER "view" SET (a = TRUE)` and `SET (a = NULL)`.
+    fn view_options(&mut self, at: usize, end: usize, kind_words: usize) {
+        let is_reset = self.is(end, "RESET");
+        if kind_words != 1 || !is_reset && !self.is(end, "SET") {
+            return;
+        }
+        if self.valued_options(end + 1, if is_reset { "NULL" } else { "TRUE" }).is_some() {
+            self.replace(at + 1, [word("TABLE")]);
+            self.insert(end, [word("ON"), word("CLUSTER"), quoted("view")]);
+            self.replace(end, [word("SET")]);
+        }
     }
 
     /// `ALTER CONSTRAINT k DEFERRABLE INITIALLY DEFERRED`: a constraint to validate, whose name says when it holds.

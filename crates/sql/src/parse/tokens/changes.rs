@@ -135,6 +135,13 @@ impl Text<'_> {
         self.drop(at + 2..at + 3);
     }
 
+    /// Whether THEN INSERT stands in front of a place, with or without columns between.
+    fn inserts_merged(&self, at: usize) -> bool {
+        let opened = (0..at).rev().find(|opened| self.closed.get(opened).is_some_and(|closed| closed + 1 == at));
+        let insert = opened.unwrap_or(at).checked_sub(1);
+        insert.is_some_and(|insert| self.is(insert, "INSERT") && self.follows(insert, &["THEN"]))
+    }
+
     /// Whether the name of a table behind INTO ends here.
     pub(super) fn ends_insert_target(&self, at: usize) -> bool {
         (at >= 2 && self.is(at - 2, "INTO")) || (at >= 4 && self.is(at - 4, "INTO"))
@@ -143,6 +150,14 @@ impl Text<'_> {
     /// A clause of INSERT that the parser does not know: a partition behind columns, `PARTITION ("…")`, an alias
     /// without.
     pub(super) fn insert_clause(&mut self, at: usize, words: usize, name: &str) {
+        // In MERGE, it becomes the last column.
+        if self.is(at + words, "VALUES") && self.inserts_merged(at) {
+            match *self.token(at - 1) == Token::RParen {
+                true => self.insert(at - 1, [Token::Comma, quoted(name)]),
+                false => self.insert(at, [Token::LParen, quoted(name), Token::RParen]),
+            }
+            return self.drop(at..at + words);
+        }
         match at > 0 && *self.token(at - 1) == Token::RParen {
             true => self.replace(at, [word("PARTITION"), Token::LParen, quoted(name), Token::RParen]),
             false => self.replace(at, [word("AS"), quoted(name)]),

@@ -69,7 +69,7 @@ impl Text<'_> {
     }
 
     /// Tokens as a text that is read as the same tokens.
-    fn written(&self, places: std::ops::Range<usize>) -> String {
+    pub(super) fn written(&self, places: std::ops::Range<usize>) -> String {
         let text = |at| match self.token(at) {
             Token::SingleQuotedString(text) => literal(text),
             other => other.to_string(),

@@ -31,7 +31,7 @@ impl Text<'_> {
     }
 
     /// The names in parentheses that are opened there, each behind the sign; `None` if there are other words as well.
-    fn signed_names(&self, opened: usize) -> Option<(String, usize)> {
+    pub(super) fn signed_names(&self, opened: usize) -> Option<(String, usize)> {
         let closed = *self.closed.get(&opened)?;
         let mut names = String::new();
         for at in opened + 1..closed {
@@ -60,13 +60,20 @@ impl Text<'_> {
             (_, true) => at + 2,
             _ => at + 1,
         };
-        let Some(clause) = self.closed.get(&opened).map(|closed| closed + 1) else { return };
-        if !self.is(clause, "INCLUDE") {
-            return;
-        }
-        if let Some((names, closed)) = self.signed_names(clause + 1) {
+        let mut clause = self.closed.get(&opened).map_or(opened, |closed| closed + 1);
+        if self.is(clause, "INCLUDE")
+            && clause > opened
+            && let Some((names, closed)) = self.signed_names(clause + 1)
+        {
             self.replace(clause, [word("COMMENT"), Token::SingleQuotedString(names)]);
             self.drop(clause + 1..closed + 1);
+            clause = closed + 1;
+        }
+        // How an index is stored says nothing here.
+        if self.is(clause, "WITH")
+            && let Some(&closed) = self.closed.get(&(clause + 1))
+        {
+            self.drop(clause..closed + 1);
         }
     }
 

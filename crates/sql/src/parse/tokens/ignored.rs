@@ -9,12 +9,35 @@
 //!
 //! `CREATE RECURSIVE VIEW v (a) AS q` becomes `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (q) SELECT a FROM v`.
 
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 use super::{Text, quoted, word};
 
 /// A statement with nothing to do, as the parser's tree has it: a call of this name, with its tag and a table.
 pub(crate) const IGNORED: &str = "nothing statement";
+
+/// What there is none of, by the words that it has behind DROP.
+const UNKNOWN: [&[&str]; 18] = [
+    &["CAST"],
+    &["RULE"],
+    &["EVENT", "TRIGGER"],
+    &["LANGUAGE"],
+    &["PROCEDURAL", "LANGUAGE"],
+    &["TEXT", "SEARCH", "CONFIGURATION"],
+    &["TEXT", "SEARCH", "DICTIONARY"],
+    &["TEXT", "SEARCH", "PARSER"],
+    &["TEXT", "SEARCH", "TEMPLATE"],
+    &["SERVER"],
+    &["FOREIGN", "DATA", "WRAPPER"],
+    &["FOREIGN", "TABLE"],
+    &["PUBLICATION"],
+    &["SUBSCRIPTION"],
+    &["TABLESPACE"],
+    &["CONVERSION"],
+    &["ACCESS", "METHOD"],
+    &["TRANSFORM"],
+];
 
 /// What stands behind the tag of a statement that runs beside others, and commits by itself.
 pub(crate) const CONCURRENTLY: &str = " CONCURRENTLY";
@@ -118,18 +141,46 @@ impl Text<'_> {
         let is_trigger = self.is_any(action, &["ENABLE", "DISABLE"])
             && self.is(action + 1, "TRIGGER")
             && (self.is(action + 2, "USER") || self.is(action, "ENABLE") && self.is(action + 2, "ALL"));
-        // ALTER COLUMN c SET STATISTICS 100, alone.
-        let column = action + 1 + usize::from(self.is(action + 1, "COLUMN"));
-        let is_storage = self.is(action, "ALTER")
-            && self.is(column + 1, "SET")
-            && self.is_any(column + 2, &["STATISTICS", "STORAGE", "COMPRESSION"])
-            && (column..last).all(|place| *self.token(place) != Token::Comma);
+        let is_storage = self.without_storage(action, last);
         let is_unruled = self.is(action, "DISABLE") && self.is(action + 1, "ROW")
             || self.is(action, "NO") && self.is(action + 1, "FORCE");
         if is_unruled || is_storage || is_parameters || is_kind || is_identity || is_cluster || is_trigger {
             let table = (!is_conditional).then_some((name, action));
             self.ignore(at, "ALTER TABLE", table);
         }
+    }
+
+    /// Leaves out of the actions of ALTER TABLE those that say how columns are stored, as `ALTER COLUMN c SET STATISTICS
+    /// 100`. Whether there are no others; then they stay.
+    fn without_storage(&mut self, begin: usize, end: usize) -> bool {
+        let (mut actions, mut from, mut place) = (Vec::new(), begin, begin);
+        while place <= end {
+            if place == end || *self.token(place) == Token::Comma {
+                actions.push((from, place));
+                from = place + 1;
+            }
+            place = self.closed.get(&place).copied().unwrap_or(place) + 1;
+        }
+        let is_one = |(from, _): &(usize, usize)| {
+            let column = from + 1 + usize::from(self.is(from + 1, "COLUMN"));
+            let has_options = self.is_any(column + 1, &["SET", "RESET"]) && *self.token(column + 2) == Token::LParen;
+            let is_said = self.is_any(column + 2, &["STATISTICS", "STORAGE", "COMPRESSION"]);
+            self.is(*from, "ALTER") && (has_options || self.is(column + 1, "SET") && is_said)
+        };
+        if actions.iter().all(is_one) {
+            return true;
+        }
+        let stored = actions.iter().map(is_one).collect::<Vec<_>>();
+        let mut is_kept_before = false;
+        for ((from, to), is_stored) in actions.into_iter().zip(stored) {
+            match (is_stored, is_kept_before) {
+                (false, _) => is_kept_before = true,
+                // With the comma before, or behind.
+                (true, true) => self.drop(from - 1..to),
+                (true, false) => self.drop(from..to + 1),
+            }
+        }
+        false
     }
 
     /// What is said of tables that inherit from others, of which there are none: `FROM ONLY t`, `CHECK (…) NO INHERIT`.
@@ -158,6 +209,21 @@ impl Text<'_> {
 
     /// DROP EXTENSION, and DROP INDEX CONCURRENTLY: one that ends in PURGE, for which the parser has a place.
     pub(super) fn ignored_drop(&mut self, at: usize) {
+        let is_kind = |kind: &&&[&str]| kind.iter().enumerate().all(|(place, name)| self.is(at + 1 + place, name));
+        if let Some(kind) = UNKNOWN.iter().find(is_kind) {
+            let next = at + 1 + kind.len();
+            if self.is(next, "IF") && self.is(next + 1, "EXISTS") {
+                self.ignore(at, &format!("DROP {}", kind.join(" ")), None);
+            }
+            return;
+        }
+        // Nobody who uses it is in the way: FORCE.
+        if self.is(at + 1, "DATABASE") {
+            let end = self.end_of_statement(at);
+            if end > at + 4 && self.is(end - 2, "FORCE") && *self.token(end - 3) == Token::LParen {
+                self.drop(if self.is(end - 4, "WITH") { end - 4 } else { end - 3 }..end);
+            }
+        }
         if self.is(at + 1, "EXTENSION") || self.is(at + 1, "STATISTICS") {
             let tag = if self.is(at + 1, "EXTENSION") { "DROP EXTENSION" } else { "DROP STATISTICS" };
             self.ignore(at, tag, None);
@@ -206,6 +272,7 @@ impl Text<'_> {
         let replaced = self.is(at + 1, "OR") && self.is(at + 2, "REPLACE");
         let kind = if replaced { at + 3 } else { at + 1 };
         if self.is_any(kind, &["FUNCTION", "PROCEDURE"]) {
+            self.modes_in_front(kind + 1);
             return self.function_hints(kind + 1);
         }
         if self.is(kind, "STATISTICS") {
@@ -230,16 +297,42 @@ impl Text<'_> {
         }
     }
 
-    /// `WITH (security_barrier)` of a view: no row is seen by a function that the view hides it from.
-    fn security_barrier(&mut self, at: usize) {
-        let Some(view) = (at + 1..at + 6).find(|place| self.is(*place, "VIEW")) else { return };
-        let Some(with) = (view + 2..view + 8).find(|place| self.is(*place, "WITH")) else { return };
-        let Some(closed) = self.closed.get(&(with + 1)).copied() else { return };
-        let is_barrier = self.is(with + 2, "security_barrier");
-        let is_alone = (with + 3..closed).all(|place| *self.token(place) != Token::Comma);
-        if is_barrier && is_alone && self.is(closed + 1, "AS") {
-            self.drop(with..closed + 1);
+    /// Whether the statement makes or alters what has rows, or an index.
+    pub(super) fn defines_rows(&self) -> bool {
+        matches!(self.statement, Keyword::CREATE | Keyword::ALTER)
+            && (self.begin + 1..self.begin + 5).any(|at| self.is_any(at, &["TABLE", "INDEX", "MATERIALIZED"]))
+    }
+
+    /// `TABLESPACE x` behind what a table or an index has, and `USING INDEX TABLESPACE x` behind a key.
+    pub(super) fn tablespace(&mut self, at: usize) {
+        let of_key = at > 1 && self.is(at - 1, "INDEX") && self.is(at - 2, "USING");
+        let ends = at > 0 && *self.token(at - 1) == Token::RParen || self.follows(at, &["OIDS"]);
+        let is_named = matches!(self.token(at + 1), Token::Word(_)) && !self.is(at + 1, "FROM");
+        if is_named && (of_key || ends) && self.defines_rows() {
+            self.drop(if of_key { at - 2 } else { at }..at + 2);
         }
+    }
+
+    /// Options in parentheses of which some have no value: they get this one. Where they end; `None` if there are none.
+    pub(super) fn valued_options(&mut self, opened: usize, value: &str) -> Option<usize> {
+        let closed = *self.closed.get(&opened)?;
+        let mut has_value = false;
+        for place in opened + 1..=closed {
+            match self.token(place) {
+                Token::Eq => has_value = true,
+                Token::Comma | Token::RParen if !has_value => self.insert(place, [Token::Eq, word(value)]),
+                Token::Comma => has_value = false,
+                _ => {}
+            }
+        }
+        Some(closed)
+    }
+
+    /// Where the options or the query of a view begin that a statement makes.
+    fn view_body(&self, at: usize) -> Option<usize> {
+        let view = (at + 1..at + 6).find(|place| self.is(*place, "VIEW"))?;
+        let body = self.name_end(if self.is(view + 1, "IF") { view + 4 } else { view + 1 });
+        Some(self.closed.get(&body).map_or(body, |closed| closed + 1))
     }
 
     /// `CREATE VIEW v AS q WITH LOCAL CHECK OPTION`: `CREATE VIEW v WITH (check_option = 'local') AS q`.
@@ -254,22 +347,25 @@ impl Text<'_> {
             () if self.is(end - 3, "CASCADED") && self.is(end - 4, "WITH") => (end - 4, "cascaded"),
             () => return,
         };
-        let Some(view) = (at + 1..at + 6).find(|place| self.is(*place, "VIEW")) else { return };
-        let is_conditional = self.is(view + 1, "IF");
-        let mut body = self.name_end(if is_conditional { view + 4 } else { view + 1 });
-        body = self.closed.get(&body).map_or(body, |closed| closed + 1);
-        if !self.is(body, "AS") {
-            return;
+        let Some(body) = self.view_body(at) else { return };
+        let option = [word("check_option"), Token::Eq, Token::SingleQuotedString(option.to_owned())];
+        match self.closed.get(&(body + 1)).copied().filter(|_| self.is(body, "WITH")) {
+            Some(closed) => self.insert(closed, std::iter::once(Token::Comma).chain(option)),
+            None if self.is(body, "AS") => {
+                let with = [word("WITH"), Token::LParen].into_iter().chain(option);
+                self.insert(body, with.chain([Token::RParen]));
+            }
+            None => return,
         }
-        let option = Token::SingleQuotedString(option.to_owned());
-        self.insert(body, [word("WITH"), Token::LParen, word("check_option"), Token::Eq, option, Token::RParen]);
         self.drop(from..end);
     }
 
     /// CREATE UNLOGGED TABLE, and CREATE RECURSIVE VIEW.
     pub(super) fn ignored_create(&mut self, at: usize) {
+        if let Some(body) = self.view_body(at).filter(|body| self.is(*body, "WITH")) {
+            self.valued_options(body + 1, "TRUE");
+        }
         self.check_option(at);
-        self.security_barrier(at);
         self.ignored_clauses(at);
         if self.is(at + 1, "UNLOGGED") && self.is(at + 2, "TABLE") {
             return self.drop(at + 1..at + 2);

@@ -19,6 +19,7 @@ mod domains;
 mod duckdb;
 mod edits;
 mod elements;
+mod exclusions;
 mod folds;
 mod fragments;
 mod ignored;
@@ -56,7 +57,8 @@ pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
-pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
+pub(crate) use self::elements::{ELEMENT, SET_ELEMENT, SET_PART};
+pub(crate) use self::exclusions::EXCLUDES;
 pub(crate) use self::folds::{COMBINE, FOLD};
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::{CONCURRENTLY, IGNORED};
@@ -215,7 +217,7 @@ impl<'a> Text<'a> {
                 }
                 Token::SemiColon => levels = vec![TokenLevel::default()],
                 // An operator's name may not end in a sign of arithmetic, but for this one.
-                Token::CustomBinaryOperator(_) if self.is_adjacency(at) => {
+                Token::CustomBinaryOperator(_) if self.is_adjacency(at) && !self.follows(at, &["WITH"]) => {
                     self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
                     self.drop(at + 1..at + 2);
                 }
@@ -276,6 +278,7 @@ impl<'a> Text<'a> {
             }
             Keyword::ROWS | Keyword::RANGE | Keyword::GROUPS if level.is_window => level.in_frame = true,
             Keyword::EXCLUDE if level.in_frame => self.exclude(at, level.opened),
+            Keyword::EXCLUDE if matches!(self.statement, Keyword::CREATE | Keyword::ALTER) => self.exclusion(at),
             Keyword::VARIADIC if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma) => {
                 self.variadic(at, level.opened);
             }
@@ -422,6 +425,8 @@ impl<'a> Text<'a> {
                     self.drop(at + 1..at + 2);
                 }
             }
+            _ if self.is(at, "TABLESPACE") => self.tablespace(at),
+            _ if self.is(at, "WITHOUT") && self.is(at + 1, "OIDS") && self.defines_rows() => self.drop(at..at + 2),
             _ if self.is(at, "OVERRIDING") && self.is(at + 1, "SYSTEM") && self.is(at + 2, "VALUE") => {
                 self.insert_clause(at, 3, OVERRIDING);
             }

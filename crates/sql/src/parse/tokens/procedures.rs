@@ -1,6 +1,7 @@
 //! Procedures, as functions of another kind:
 //!
 //! * `CREATE PROCEDURE p(…) LANGUAGE …`: `CREATE FUNCTION p(…) RETURNS "procedure" LANGUAGE …`;
+//! * parameters of functions and procedures, `a OUT int`: `OUT a int`;
 //! * `DO LANGUAGE l 'block'`: `CALL "do statement"('l', 'block')`.
 
 use sqlparser::tokenizer::Token;
@@ -32,6 +33,35 @@ impl Text<'_> {
         }
         if let Some(closed) = self.closed.get(&open).copied() {
             self.insert_or_end(closed + 1, [word("RETURNS"), quoted(PROCEDURE)]);
+        }
+    }
+
+    /// The modes of parameters behind their names: `f(a OUT int, b IN OUT int)` becomes `f(OUT a int, INOUT b int)`.
+    pub(super) fn modes_in_front(&mut self, name: usize) {
+        const MODES: [&str; 4] = ["IN", "OUT", "INOUT", "VARIADIC"];
+        let opened = self.name_end(name);
+        let Some(&closed) = self.closed.get(&opened) else { return };
+        let (mut begin, mut place) = (opened + 1, opened + 1);
+        while place <= closed {
+            if place < closed && *self.token(place) != Token::Comma {
+                place = self.closed.get(&place).copied().unwrap_or(place) + 1;
+                continue;
+            }
+            let is_named = matches!(self.token(begin), Token::Word(_)) && !self.is_any(begin, &MODES);
+            let mode = begin + usize::from(is_named);
+            let is_both = self.is(mode, "IN") && self.is(mode + 1, "OUT") && mode + 2 < place;
+            if is_both || is_named && self.is_any(mode, &MODES) && mode + 1 < place {
+                let said = if is_both { word("INOUT") } else { self.token(mode).clone() };
+                let name = self.token(begin).clone();
+                if is_both {
+                    self.drop(mode + 1..mode + 2);
+                }
+                self.replace(begin, [said]);
+                if is_named {
+                    self.replace(mode, [name]);
+                }
+            }
+            (begin, place) = (place + 1, place + 1);
         }
     }
 

@@ -78,7 +78,8 @@ impl Text<'_> {
                     || self.is(before, "AS") && self.statement == Keyword::CREATE && self.ends_with_table(at)
             }
         };
-        if !begins || !matches!(self.token(at + 1), Token::Word(_)) {
+        // Of a statement with nothing to do, nothing is left.
+        if !begins || !matches!(self.token(at + 1), Token::Word(_)) || self.edits.has(self.words[at]) {
             return;
         }
         self.replace(at, [word("SELECT"), Token::Mul, word("FROM")]);

@@ -22,6 +22,41 @@ use crate::parse::COLLATED_TYPE;
 use crate::statement::Command;
 use crate::walking::{each_expression, each_expression_mut};
 
+impl Altered {
+    /// How a column counts that begins to do so with the statement; `None` for any other.
+    fn begins_to_count(&self, object: &Object, column: &str) -> Option<&SequenceOptions> {
+        let own = self.declaration.sequences.iter().find(|one| one.column == column).map(|one| &one.options);
+        own.or_else(|| {
+            self.also.iter().find_map(|command| match command {
+                Command::CreateSequence { sequence, .. } if is_of(&sequence.options, object, column) => {
+                    Some(&sequence.options)
+                }
+                _ => None,
+            })
+        })
+    }
+
+    /// Has such a column count in another way.
+    fn count_by(&mut self, object: &Object, column: &str, options: SequenceOptions) {
+        if let Some(own) = self.declaration.sequences.iter_mut().find(|one| one.column == column) {
+            own.options = options;
+            return;
+        }
+        for command in &mut self.also {
+            if let Command::CreateSequence { sequence, .. } = command
+                && is_of(&sequence.options, object, column)
+            {
+                *sequence = Arc::new(Sequence::new(options.clone()));
+            }
+        }
+    }
+}
+
+/// Whether a sequence is that of a column.
+fn is_of(options: &SequenceOptions, object: &Object, column: &str) -> bool {
+    options.owner.as_ref().is_some_and(|(table, own)| *table == object.id && own == column)
+}
+
 impl Around<'_> {
     pub(super) fn drop_column(&self, altered: &mut Altered, name: &Ident, cascade: bool) -> Result<()> {
         let place = altered.place(name)?;
@@ -159,6 +194,22 @@ impl Around<'_> {
             let message = format!("column \"{column}\" of relation \"{table}\" is not an identity column");
             return Err(Error::input(message).with_code("55000"));
         }
+        if let Some(begins) = altered.begins_to_count(object, &column) {
+            let (options, state) = changed(&Sequence::new(begins.clone()), &changes)?;
+            let drops = |change: &SequenceChange| matches!(change, SequenceChange::DropIdentity { .. });
+            if state.is_some() || changes.iter().any(drops) {
+                let message = format!("column \"{column}\" begins to count and ends, or begins anew, in one statement");
+                return Err(Error::unsupported(message).with_code("0A000").with_hint("make it two statements"));
+            }
+            for change in &changes {
+                if let SequenceChange::Generated(identity) = change {
+                    altered.declaration.rules.identities.insert(column.clone(), *identity);
+                }
+            }
+            altered.count_by(object, &column, options);
+            return Ok(());
+        }
+        let rules = &mut altered.declaration.rules;
         let found =
             self.sequence_of(object, &column).ok_or_else(|| Error::bug("a column counts without a sequence"))?;
         let Relation::Sequence(sequence) = &found.relation else { return Err(Error::bug("a sequence is none")) };

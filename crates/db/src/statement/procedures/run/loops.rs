@@ -1,5 +1,8 @@
 //! Loops: over numbers, rows, elements of an array, and as long as something is true.
 
+use arrow::array::new_empty_array;
+use arrow::compute::concat;
+
 use super::*;
 
 impl Run<'_> {
@@ -94,28 +97,62 @@ impl Run<'_> {
                 self.found(row > 0)?;
                 Ok(left)
             }
-            Over::Elements { target, array } => {
-                let array = self.value_of(array)?;
-                if array.is_null() {
-                    return Err(Error::value("FOREACH expression must not be null").with_code("22004"));
-                }
-                let (Some(element), Some(list)) = (array.sql_type.element().cloned(), array.value.as_list_opt::<i32>())
-                else {
-                    let message = format!("FOREACH expression must yield an array, not type {}", array.sql_type);
-                    return Err(Error::input(message).with_code("42804"));
-                };
-                let values = list.value(0);
-                for place in 0..values.len() {
-                    self.assign(target, Typed { sql_type: element.clone(), value: values.slice(place, 1) })?;
-                    if let Some(flow) = self.round(repeated)? {
-                        left = flow;
-                        break;
-                    }
-                }
-                self.found(!values.is_empty())?;
-                Ok(left)
+            Over::Elements { target, slice, array } => self.repeat_elements(repeated, target, *slice, array),
+        }
+    }
+
+    /// A loop over the elements of an array: over its parts of so many dimensions, or over all that is in it.
+    fn repeat_elements(&mut self, repeated: &Loop, target: &Target, slice: usize, array: &Sql) -> Result<Flow> {
+        let array = self.value_of(array)?;
+        if array.is_null() {
+            return Err(Error::value("FOREACH expression must not be null").with_code("22004"));
+        }
+        let mut dimensions = 0;
+        let mut inner = &array.sql_type;
+        while let Some(element) = inner.element() {
+            (dimensions, inner) = (dimensions + 1, element);
+        }
+        if dimensions == 0 {
+            let message = format!("FOREACH expression must yield an array, not type {}", array.sql_type);
+            return Err(Error::input(message).with_code("42804"));
+        }
+        // An empty array has no dimensions.
+        let is_empty = array.value.as_list_opt::<i32>().is_some_and(|list| list.value(0).is_empty());
+        let dimensions = if is_empty { 0 } else { dimensions };
+        if slice > dimensions {
+            let message = format!("slice dimension ({slice}) is out of the valid range 0..{dimensions}");
+            return Err(Error::value(message).with_code("2202E"));
+        }
+        let variable = self.scopes.find(&target.name).filter(|_| target.fields.is_empty());
+        let sql_type = variable.and_then(|variable| variable.sql_type.as_ref());
+        if slice > 0 && sql_type.is_some_and(|sql_type| sql_type.base().element().is_none()) {
+            let message = "FOREACH ... SLICE loop variable must be of an array type";
+            return Err(Error::input(message).with_code("42804"));
+        }
+        let (mut sql_type, mut values) = (array.sql_type.clone(), array.value.slice(0, usize::from(!is_empty)));
+        for _ in slice..dimensions {
+            let (Some(element), Some(list)) = (sql_type.element().cloned(), values.as_list_opt::<i32>()) else {
+                return Err(Error::bug("an array is no list"));
+            };
+            // A part that is NULL has no elements.
+            let parts = list.iter().flatten().collect::<Vec<_>>();
+            let parts = parts.iter().map(|part| &**part).collect::<Vec<_>>();
+            values = match parts.is_empty() {
+                true => new_empty_array(&list.value_type()),
+                false => concat(&parts).map_err(from_arrow)?,
+            };
+            sql_type = element;
+        }
+        let mut left = Flow::Next;
+        for place in 0..values.len() {
+            self.assign(target, Typed { sql_type: sql_type.clone(), value: values.slice(place, 1) })?;
+            if let Some(flow) = self.round(repeated)? {
+                left = flow;
+                break;
             }
         }
+        self.found(!values.is_empty())?;
+        Ok(left)
     }
 
     /// A loop over the rows of a cursor, which it opens and closes. The row is a variable of the loop alone.

@@ -20,6 +20,8 @@ pub(super) struct Ran {
     types: OnceCell<Vec<SqlType>>,
     given: RefCell<Given>,
     count: u64,
+    /// Whether the rows are those that the statement has written or taken away.
+    writes: bool,
 }
 
 enum Given {
@@ -28,14 +30,15 @@ enum Given {
 }
 
 impl Ran {
-    pub(super) fn new(rows: KeptRows, count: u64) -> Self {
+    pub(super) fn new(rows: KeptRows, count: u64, writes: bool) -> Self {
         let (schema, given) = (rows.schema().clone(), RefCell::new(Given::Any(rows)));
-        Self { schema, types: OnceCell::new(), given, count }
+        Self { schema, types: OnceCell::new(), given, count, writes }
     }
 
     /// A row that was computed.
     pub(super) fn one(row: RecordBatch) -> Self {
-        Self { schema: row.schema(), types: OnceCell::new(), given: RefCell::new(Given::One(row)), count: 1 }
+        let (schema, given) = (row.schema(), RefCell::new(Given::One(row)));
+        Self { schema, types: OnceCell::new(), given, count: 1, writes: false }
     }
 
     /// Its rows as those of a cursor that stands before them.
@@ -55,6 +58,11 @@ impl Ran {
 
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Whether they are what RETURNING gives.
+    pub(super) fn writes(&self) -> bool {
+        self.writes
     }
 
     pub(super) fn row_count(&self) -> u64 {

@@ -216,7 +216,7 @@ impl Run<'_> {
             }
         }
         let count = counted(&result, rows.rows());
-        Ok(Ran::new(rows, count))
+        Ok(Ran::new(rows, count, result.written().is_some()))
     }
 }
 
