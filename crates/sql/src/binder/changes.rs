@@ -322,7 +322,7 @@ pub(crate) fn bind_update(
             columns[*place] = binder.column_for(&target.name, &scalar);
             computed.push((columns[*place].clone(), scalar));
         }
-        let relation = relation.mapped(level.hoisted.take()).mapped(computed);
+        let relation = relation.mapped_in_order(level.hoisted.take()).mapped(computed);
         let Level { names, .. } = level;
         binder.written(relation, names, front, columns, changed, withs)
     })
@@ -556,7 +556,7 @@ impl Binder<'_> {
     fn selected(&self, relation: Relation, selection: Option<&Expr>, level: &Level<'_>) -> Result<Relation> {
         let condition = selection.map(|condition| self.condition(condition, level, "WHERE")).transpose()?;
         let relation = self.with_markers(relation, &level.names);
-        let relation = relation.mapped(level.hoisted.take());
+        let relation = relation.mapped_in_order(level.hoisted.take());
         Ok(condition.into_iter().fold(relation, Relation::filtered))
     }
 
@@ -760,7 +760,7 @@ impl Binder<'_> {
             outputs.push(named(&item.name, scalar, self.numbers, &mut computed));
         }
         let relation = self.with_markers(relation, &level.names);
-        let relation = relation.mapped(level.hoisted.take()).mapped(computed);
+        let relation = relation.mapped_in_order(level.hoisted.take()).mapped(computed);
         Ok(Made { relation, columns: outputs, returned: count, later: None, computed: unmodified })
     }
 

@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
+use diligence_types::functions::{aggregates, argument_names, has_function, nearest_function, scalars};
 use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::OidKind;
@@ -26,9 +26,6 @@ use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
 use crate::parse::{CURRENT_OF, JSON_CALL, WHOLE_ROW};
-
-/// What functions with names in front of their arguments call them, and what they are if left out.
-const MAKE_INTERVAL: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
 
 /// Whether a function gives rows.
 pub(super) fn is_row_function(name: &str) -> bool {
@@ -280,8 +277,8 @@ impl Binder<'_> {
     /// The arguments of a function, those with names put in their places.
     pub(super) fn arguments(&self, name: &str, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
         let is_named = arguments.iter().any(|argument| !matches!(argument, FunctionArg::Unnamed(_)));
-        if is_named && name == "make_interval" {
-            return self.interval_arguments(arguments, level);
+        if is_named && !argument_names(name).is_empty() {
+            return self.named_arguments(name, arguments, level);
         }
         let mut bound = Vec::with_capacity(arguments.len());
         for argument in arguments {
@@ -317,25 +314,6 @@ impl Binder<'_> {
             }
             _ => Err(unsupported(format!("VARIADIC of an array that is not known yet, in {name}()"))),
         }
-    }
-
-    fn interval_arguments(&self, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
-        let zero = || Scalar::Constant(Constant::integer(0));
-        let mut places = std::iter::repeat_with(zero).take(MAKE_INTERVAL.len()).collect::<Vec<_>>();
-        for (position, argument) in arguments.iter().enumerate() {
-            let (place, value) = match argument {
-                FunctionArg::Unnamed(value) => (Some(position), value),
-                FunctionArg::Named { name, arg, .. } => {
-                    (MAKE_INTERVAL.iter().position(|known| *known == normalized(name)), arg)
-                }
-                FunctionArg::ExprNamed { arg, .. } => (None, arg),
-            };
-            let Some(slot) = place.and_then(|place| places.get_mut(place)) else {
-                return Err(Error::input(format!("make_interval has no argument {argument}")).with_code("42883"));
-            };
-            *slot = self.argument(value, level)?;
-        }
-        Ok(places)
     }
 
     /// One argument; `t.*` is the row.

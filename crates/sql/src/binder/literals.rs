@@ -110,7 +110,7 @@ impl Binder<'_> {
             SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => {
                 match self.relative(text, to) {
                     Some(scalar) => Ok(scalar),
-                    None => Ok(constant(text::parse(text, to, zone)?)),
+                    None => self.at_time(text, to).map(constant),
                 }
             }
             _ => Ok(constant(text::parse(text, to, zone)?)),
@@ -134,6 +134,21 @@ impl Binder<'_> {
             days => self.operator("+", vec![today, Scalar::Constant(Constant::integer(days))]).ok()?,
         };
         Some(day.cast(to.clone(), true))
+    }
+
+    /// The time that a text says, which may have `today` or `now` among other words: `tomorrow 16:00`.
+    fn at_time(&self, text: &str, to: &SqlType) -> Result<ScalarValue> {
+        let zone = self.context.zone();
+        match text::parse(text, to, zone) {
+            // It depends on the time.
+            Err(error) if error.code() == Some("0A000") => {
+                self.is_transient.set(true);
+                let zone = text::Zone::of_setting(zone)?;
+                let options = text::ReadOptions { zone, now: Some(self.context.now()), ..Default::default() };
+                text::parse_with(text, to, &options)
+            }
+            other => other,
+        }
     }
 
     /// The time of the transaction's begin.

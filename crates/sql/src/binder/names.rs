@@ -1,6 +1,8 @@
 //! The names of result columns, as PostgreSQL makes them (`FigureColname`).
 
-use sqlparser::ast::{AccessExpr, BinaryOperator, CastKind, Expr, Query, SelectItem, SetExpr, TrimWhereField};
+use sqlparser::ast::{
+    AccessExpr, BinaryOperator, CastKind, DataType, Expr, Query, SelectItem, SetExpr, TrimWhereField,
+};
 
 use super::{Binder, normalized};
 use crate::parse::JSON_CALL;
@@ -51,7 +53,12 @@ impl Binder<'_> {
             }
             | Expr::Cast { expr, data_type, kind: CastKind::SafeCast, .. } => match self.figure(expr) {
                 Some((name, Strong)) => Some((name, Strong)),
-                _ => Some((self.sql_type(data_type).ok()?.column_name(), Weak)),
+                _ => match (self.sql_type(data_type), data_type) {
+                    (Ok(sql_type), _) => Some((sql_type.column_name(), Weak)),
+                    // The row of a table.
+                    (_, DataType::Custom(name, _)) => Some((name.0.last()?.as_ident().map(normalized)?, Weak)),
+                    _ => None,
+                },
             },
             Expr::TypedString(typed) => Some((self.sql_type(&typed.data_type).ok()?.column_name(), Weak)),
             Expr::Interval(_) => Some(("interval".to_owned(), Weak)),

@@ -159,7 +159,7 @@ impl Binder<'_> {
         };
         let typed = |parameter: &RoutineParameter| {
             let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
-            Ok((parameter.name.clone(), self.sql_type(data_type)?))
+            Ok((parameter.name.clone(), self.cast_type(data_type)?.untimed()))
         };
         Ok(Procedure {
             name: definition.name.clone(),
@@ -628,7 +628,8 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
         return context.check_program(&binder.program_call(definition, program)?);
     }
     let null = |parameter: &RoutineParameter| {
-        let sql_type = parameter.data_type.as_ref().map(|given| binder.sql_type(given)).transpose()?;
+        let sql_type =
+            parameter.data_type.as_ref().map(|given| binder.cast_type(given)).transpose()?.map(SqlType::untimed);
         let sql_type = sql_type.unwrap_or(SqlType::Text);
         Ok(Scalar::Constant(Constant::null(sql_type.base().clone())))
     };

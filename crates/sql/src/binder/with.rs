@@ -125,7 +125,8 @@ impl Binder<'_> {
             let columns = rows.columns();
             let gives_nothing = is_writing(&cte.query) && columns.is_empty();
             let (reads, is_recursion) = (Rc::new(Cell::new(0)), false);
-            let entry = WithEntry { id, columns: columns.clone(), reads, gives_nothing, is_recursion };
+            let of_entry = columns.clone();
+            let entry = WithEntry { id, columns: of_entry, reads, gives_nothing, is_recursion, added: 0 };
             withs.entries.borrow_mut().insert(name, Rc::new(entry));
             let (relation, materialized) = (rows.relation, cte.materialized);
             definitions.push(Definition { id, relation, columns, materialized, written });
@@ -226,7 +227,8 @@ impl Binder<'_> {
             let columns = traced.map(|(name, sql_type)| self.numbers.named(name, sql_type, true)).collect::<Vec<_>>();
             let reads = Rc::new(Cell::new(0));
             let (gives_nothing, is_recursion) = (false, true);
-            let entry = WithEntry { id, columns: columns.clone(), reads: reads.clone(), gives_nothing, is_recursion };
+            let (added, of_entry, reads_of_entry) = (traces.len(), columns.clone(), reads.clone());
+            let entry = WithEntry { id, columns: of_entry, reads: reads_of_entry, gives_nothing, is_recursion, added };
             inner.entries.borrow_mut().insert(name.to_owned(), Rc::new(entry));
             let step = self.step(right, &traces, name, id, outer, &inner);
             inner.entries.borrow_mut().remove(name);

@@ -659,10 +659,15 @@ fn quoted(catalog: &mut Catalog) {
         written(arguments, call, |texts, row| Ok(Some(texts.at(0, row).map_or("NULL".to_owned(), quote_literal))))
     };
     catalog.add("quote_nullable(anyelement) -> text", Body::Kernel(any_nullable)).zoned().lenient();
-    catalog.add("parse_ident(text) -> text[]", kernel!(try |a: &str| parse_ident(a).map(List)));
+    catalog.add("parse_ident(text) -> text[]", kernel!(try |a: &str| parse_ident(a, true).map(List)));
+    catalog.add(
+        "parse_ident(text, boolean) -> text[]",
+        kernel!(try |a: &str, is_strict: bool| parse_ident(a, is_strict).map(List)),
+    );
 }
 
-fn parse_ident(text: &str) -> Result<Vec<String>> {
+/// The parts of a name. Fails with 22023 for what is none, and for what stands behind it, if that is asked for.
+fn parse_ident(text: &str, is_strict: bool) -> Result<Vec<String>> {
     let wrong = || invalid_argument(format!("string is not a valid identifier: \"{text}\""));
     let mut names = Vec::new();
     let mut rest = text.trim();
@@ -695,7 +700,7 @@ fn parse_ident(text: &str) -> Result<Vec<String>> {
         rest = after.trim_start();
         match rest.strip_prefix('.') {
             Some(more) => rest = more.trim_start(),
-            None if rest.is_empty() => return Ok(names),
+            None if rest.is_empty() || !is_strict => return Ok(names),
             None => return Err(wrong()),
         }
     }
