@@ -442,7 +442,7 @@ impl Relation {
     }
 
     /// With computed columns of which some read others that stand before them.
-    pub(crate) fn mapped_in_order(self, columns: Vec<(Column, Scalar)>) -> Self {
+    pub(crate) fn mapped_one_by_one(self, columns: Vec<(Column, Scalar)>) -> Self {
         let (mut relation, mut layer) = (self, Vec::<(Column, Scalar)>::new());
         for (column, scalar) in columns {
             let read = scalar.columns();

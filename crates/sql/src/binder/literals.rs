@@ -520,8 +520,17 @@ fn unit_name(field: &DateTimeField) -> Result<&'static str> {
 
 /// A text of several fields, as the reader of intervals takes it: `'1:30' MINUTE TO SECOND` is no hours and minutes.
 fn with_fields(text: &str, leading: Option<&DateTimeField>, last: &DateTimeField) -> String {
-    let is_minutes = matches!(leading, Some(DateTimeField::Minute)) && matches!(last, DateTimeField::Second);
-    if is_minutes { minutes_and_seconds(text) } else { text.to_owned() }
+    match (leading, last) {
+        (Some(DateTimeField::Minute), DateTimeField::Second) => minutes_and_seconds(text),
+        // `'1 2' DAY TO HOUR`.
+        (Some(DateTimeField::Day), DateTimeField::Hour) => {
+            match text.split_whitespace().collect::<Vec<_>>().as_slice() {
+                [days, hours] if !hours.contains(':') => format!("{days} {hours}:00"),
+                _ => text.to_owned(),
+            }
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// A text of minutes and seconds, as the reader of intervals takes it.

@@ -74,6 +74,7 @@ mod targets;
 mod times;
 mod turned;
 mod unpacked;
+mod variadic;
 mod windows;
 mod with;
 

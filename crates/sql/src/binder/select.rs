@@ -277,7 +277,7 @@ impl Binder<'_> {
         if let Some(qualify) = qualify {
             relation = relation.filtered(qualify);
         }
-        relation = relation.mapped_in_order(hoisted);
+        relation = relation.mapped_one_by_one(hoisted);
         for items in layers {
             relation = rows_on(relation, items);
         }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::timed_type::TimedType;
-use sqlparser::ast::{ArrayElemTypeDef, DataType};
+use sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, Value};
 
 use super::Binder;
+use super::functions::written;
 use super::literals::{minutes_and_seconds, unknown};
 use super::operators::Way;
 use crate::algebra::{Constant, Scalar};
@@ -60,6 +61,21 @@ impl Binder<'_> {
                 self.context.row_columns(name)?.map(|columns| record_of(&columns)).ok_or(error)
             }
             _ => Err(error),
+        }
+    }
+
+    /// A clock's time with as many digits of seconds as its call says: `current_timestamp(3)`.
+    pub(super) fn with_digits(&self, time: Scalar, function: &Function) -> Result<Scalar> {
+        let digits = match written(function) {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => match &value.value {
+                Value::Number(digits, _) => digits.parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        match digits.and_then(|digits| TimedType::new(time.sql_type(), Some(digits), None)) {
+            Some(timed) => self.of_timed(time, &timed, Way::Explicit),
+            None => Ok(time),
         }
     }
 

@@ -328,6 +328,14 @@ impl Binder<'_> {
         if traces.is_empty() {
             return Ok(rows);
         }
+        let mut select = term;
+        while let SetExpr::Query(query) = select {
+            select = &query.body;
+        }
+        if !matches!(select, SetExpr::Select(_)) {
+            let message = "with a SEARCH or CYCLE clause, the right side of the UNION must be a SELECT";
+            return Err(errors::at(Error::input(message).with_code("42601"), place(term)));
+        }
         // The columns that the step before has for them stand in the term's FROM.
         let mut before = Vec::new();
         find_table(&rows.relation, id, &mut before);
@@ -336,6 +344,10 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("0A000"));
         };
         let own = rows.outputs.len();
+        if before.len() != own + traces.len() {
+            let message = "each UNION query must have the same number of columns";
+            return Err(errors::at(Error::input(message).with_code("42601"), place(term)));
+        }
         let names = before[..own].iter().map(|column| column.name.clone()).collect::<Vec<_>>();
         let mut columns = Vec::with_capacity(own);
         let settled = self.settled(rows)?;

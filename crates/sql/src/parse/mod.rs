@@ -8,6 +8,7 @@
 //! operators bind, `statements` reads the statements that the parser does not have.
 
 mod copy;
+mod declared;
 mod dialect;
 mod statements;
 mod tokens;
@@ -27,6 +28,8 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use crate::errors;
 use crate::walking::walk_mut;
 pub(crate) use copy::COPY_FROM;
+pub(crate) use declared::GIVEN_AS;
+pub use declared::with_declared;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
 pub(crate) use tokens::{
@@ -35,7 +38,7 @@ pub(crate) use tokens::{
     CURRENT_OF, DETACH, DISTRIBUTED, DO, DOMAIN, ELEMENT, EMPTY_SET, ENUM_OF, EQUAL_NULLS, EXPORT, FOLD, GROUPING_SETS,
     HASH, IF_EXISTS, IGNORED, IMPORT, INCLUDED, JOIN_ALIAS, JSON_CALL, JSON_PASSING, KEY_SHARE, LIKE, LIMIT_PERCENT,
     NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, OVERRIDING_USER, PIVOT_GROUPS, PIVOT_PRODUCT, PREPARED, PROCEDURE,
-    RANGE, REFRESH, REFUSED, ROUND_ROBIN, SET_CONSTRAINTS, SET_ELEMENT, TABLE_AT, UNIFORM, UPKEEP, VARIABLE,
+    RANGE, REFRESH, REFUSED, ROUND_ROBIN, SET_CONSTRAINTS, SET_ELEMENT, SET_PART, TABLE_AT, UNIFORM, UPKEEP, VARIABLE,
     VARIADIC_ARRAY, WHOLE_ROW,
 };
 pub use tree::SyntaxTree;

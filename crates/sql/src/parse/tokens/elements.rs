@@ -9,7 +9,7 @@ use super::{Text, quoted};
 pub(crate) const SET_ELEMENT: &str = "set element";
 /// The same for a part of an array: of the value, the first place, the last one and the new part. A place that is left
 /// out is 1, or the array's end.
-const SET_PART: &str = "set part";
+pub(crate) const SET_PART: &str = "set part";
 /// What stands in front of the place of an element that INSERT sets, which is a field in the parser's tree.
 pub(crate) const ELEMENT: &str = "element \u{1}";
 

@@ -57,7 +57,7 @@ pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
-pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
+pub(crate) use self::elements::{ELEMENT, SET_ELEMENT, SET_PART};
 pub(crate) use self::folds::{COMBINE, FOLD};
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::{CONCURRENTLY, IGNORED};
@@ -354,6 +354,7 @@ impl<'a> Text<'a> {
                 self.insert(at + 2, [word("WHERE")]);
             }
             Keyword::UESCAPE => self.unicode_escape(at),
+            Keyword::VALUES if *self.token(at + 1) == Token::LParen => self.values_of_rows(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::INSERT if self.is(at + 1, "INTO") => self.inserted_elements(at + 2),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),

@@ -291,10 +291,8 @@ impl<'t> Reader<'t> {
                     let is_separator = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric();
                     let is_sign_of_offset = matches!(pieces.get(index + 1), Some(Piece::Field(next)) if next.name == "TZH")
                         && reader.rest.starts_with(['+', '-']);
-                    if matches!(piece, Piece::Separator(_))
-                        && reader.rest.starts_with(is_separator)
-                        && !is_sign_of_offset
-                    {
+                    // A blank stands for any separator, too.
+                    if reader.rest.starts_with(is_separator) && !is_sign_of_offset {
                         reader.rest = reader.rest[1..].trim_start();
                     }
                 }

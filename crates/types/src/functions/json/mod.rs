@@ -12,6 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
+pub(super) use self::access::Steps;
 use super::catalog::Catalog;
 use super::columns::Columns;
 use super::errors::value_error;
