@@ -30,6 +30,7 @@ use crate::algebra::{
 use crate::errors;
 use crate::external::OptionValue;
 use crate::parse::JOIN_ALIAS;
+use crate::routines::Definition;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 /// The function whose rows are the elements of a list in DuckDB.
@@ -566,6 +567,10 @@ impl Binder<'_> {
             let is_scalar = matches!(columns.as_slice(), [only] if only.name == function);
             if let (true, Some(alias)) = (is_scalar, alias) {
                 columns[0].name = normalized(&alias.name);
+            }
+            // The name of an OUT parameter goes before that.
+            if is_scalar && let [Definition { output: Some(output), .. }] = self.context.routines(name)?.as_slice() {
+                columns[0].name.clone_from(output);
             }
             let mut relation = rows.relation;
             if with_ordinality {

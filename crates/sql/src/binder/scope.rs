@@ -740,6 +740,9 @@ impl Binder<'_> {
                     if is_number_name(name) {
                         self.context.misses_row_numbers();
                     }
+                    if let Some(value) = self.field_by_function(&names[..length], name, level)? {
+                        return Ok(value);
+                    }
                     let text = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
                     let error = Error::input(format!("no column is named '{text}'")).with_code("42703");
                     let known = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
