@@ -16,7 +16,9 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, i256}
 use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, field_type, type_of_oid};
-use diligence_db::{Address, NetworkKind, RangeKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array};
+use diligence_db::{
+    Address, Description, NetworkKind, RangeKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array,
+};
 
 mod nested;
 
@@ -38,6 +40,25 @@ pub fn declared(oid: u32) -> Option<DataType> {
         return Some(DataType::List(item_of(known, element)));
     }
     (element != DataType::Utf8View || is_text(known)).then_some(element)
+}
+
+/// The name of a type that `declared` leaves to the statement: one whose values are held as texts and are none. None of
+/// others, and of `bit`, whose name alone is a type of one digit.
+pub fn declared_name(oid: u32) -> Option<&'static str> {
+    const BIT: u32 = 1560;
+    let (known, is_array) = type_of_oid(oid).filter(|_| oid != types::UNKNOWN.oid)?;
+    let is_left = element_type(known) == DataType::Utf8View && !is_text(known) && known.oid != BIT;
+    (is_left && !is_array).then_some(known.sql_name)
+}
+
+/// Whether a description takes a parameter for another type than its client declares.
+pub fn differs(description: &Description, names: &[Option<&str>]) -> bool {
+    let differs = |(name, known): (&Option<&str>, &SqlType)| {
+        name.is_some_and(|name| {
+            SqlType::parse(name).is_some_and(|declared| declared != known.base().without_modifier())
+        })
+    };
+    names.iter().zip(&description.parameter_types).any(differs)
 }
 
 /// Whether a type's values are texts and nothing else.

@@ -236,6 +236,28 @@ async fn texts_of_parameters_are_read_as_literals_are() {
 }
 
 #[tokio::test]
+async fn what_a_driver_declares_says_what_operators_mean() {
+    const JSONB: u32 = 3802;
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    for (query, declared, values, text) in [
+        ("SELECT ($1 || $2)::text", &[JSONB, JSONB][..], &["{\"a\": 1}", "{\"b\": 2}"][..], "{\"a\": 1, \"b\": 2}"),
+        ("SELECT ($1 || $2)::text", &[25, 25], &["a", "b"], "ab"),
+        ("SELECT ($1 - 'a')::text", &[JSONB], &["{\"a\": 1, \"b\": 2}"], "{\"b\": 2}"),
+        ("SELECT ($1 @> $2)::text", &[JSONB, JSONB], &["{\"a\": 1}", "{}"], "true"),
+        ("SELECT ($1 << $2)::text", &[869, 650], &["10.0.0.1", "10.0.0.0/8"], "true"),
+        ("SELECT pg_typeof($1)::text", &[2950], &["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"], "uuid"),
+    ] {
+        let values = values.iter().map(|value| value.as_bytes()).collect::<Vec<_>>();
+        let found = asked(&mut ann, query, declared, &values, false).await;
+        assert_eq!(found.texts(), [[text]], "{query} {declared:?} {found:?}");
+        assert_eq!(found.parameters, declared, "{query}");
+    }
+    let found = asked(&mut ann, "SELECT $1", &[2950], &[b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"], false).await;
+    assert_eq!(found.columns, [2950], "{found:?}");
+}
+
+#[tokio::test]
 async fn tags_count_the_rows_of_one_time() {
     let (_server, address) = serve().await;
     let mut ann = connect(&address).await;

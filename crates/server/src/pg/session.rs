@@ -38,7 +38,7 @@ use super::trouble::{Block, Outcome, Trouble};
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, failure, notice};
 use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
-use crate::encoding::parameters::{declared, number_of, value};
+use crate::encoding::parameters::{declared, declared_name, differs, number_of, value};
 use crate::execution::STALLED_AFTER;
 use crate::registry::{InBlock, Registered};
 use crate::service::Service;
@@ -463,16 +463,29 @@ impl PgSession {
         }
         let (execution, deadline) = (self.service.execution().clone(), self.deadline());
         let given = oids.iter().map(|oid| declared(*oid)).collect::<Vec<_>>();
+        let names = oids.iter().map(|oid| declared_name(*oid)).collect::<Vec<_>>();
         let session = self.session.clone();
         let work = async {
             let parsed = execution.parse(&session, text.clone()).await?;
-            let description = if describe {
-                let told = session.without_cursor(&parsed)?;
-                execution.describe(&session, told.as_ref().unwrap_or(&parsed), given).await?
-            } else {
-                diligence_db::Description::default()
+            if !describe {
+                return Ok((parsed, diligence_db::Description::default()));
+            }
+            let told = session.without_cursor(&parsed)?;
+            let described = execution.describe(&session, told.as_ref().unwrap_or(&parsed), given.clone()).await;
+            // What the client declares may be what an operator means.
+            let is_other = match &described {
+                Ok(description) => differs(description, &names),
+                Err(error) => matches!(error.code(), Some("42725" | "42883" | "42804" | "42846")),
             };
-            Ok((parsed, description))
+            if is_other && names.iter().any(Option::is_some) {
+                let declared = execution.parse(&session, Session::with_declared(&text, &names)?).await?;
+                let told = session.without_cursor(&declared)?;
+                let description = execution.describe(&session, told.as_ref().unwrap_or(&declared), given).await;
+                if let Ok(description) = description {
+                    return Ok((declared, description));
+                }
+            }
+            Ok((parsed, described?))
         };
         let (parsed, description) = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, work).await?;
         let parameters = description.parameter_types.iter().enumerate().map(|(index, known)| match oids.get(index) {

@@ -441,6 +441,19 @@ impl Relation {
         if columns.is_empty() { self } else { Self::Map { input: Box::new(self), columns } }
     }
 
+    /// With computed columns of which some read others that stand before them.
+    pub(crate) fn mapped_one_by_one(self, columns: Vec<(Column, Scalar)>) -> Self {
+        let (mut relation, mut layer) = (self, Vec::<(Column, Scalar)>::new());
+        for (column, scalar) in columns {
+            let read = scalar.columns();
+            if layer.iter().any(|(before, _)| read.contains(&before.id)) {
+                relation = relation.mapped(std::mem::take(&mut layer));
+            }
+            layer.push((column, scalar));
+        }
+        relation.mapped(layer)
+    }
+
     /// The relations right below.
     pub(crate) fn inputs(&self) -> Vec<&Relation> {
         match self {

@@ -32,8 +32,9 @@ use super::from::JoinedSide;
 use super::modifiers::is_without_modifier;
 use super::operators::row;
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
+use super::sets::selected_values;
 use super::subqueries::subquery_scalar;
-use super::targets::{Target, bad_generated, gives_several, is_default, named, selected};
+use super::targets::{Target, bad_generated, is_default, named};
 use super::with::Definition;
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
 use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, Scan, SubqueryKind};
@@ -331,7 +332,7 @@ pub(crate) fn bind_update(
             columns[*place] = binder.column_for(&target.name, &scalar);
             computed.push((columns[*place].clone(), scalar));
         }
-        let relation = relation.mapped(level.hoisted.take()).mapped(computed);
+        let relation = relation.mapped_one_by_one(level.hoisted.take()).mapped(computed);
         let Level { names, .. } = level;
         binder.written(relation, names, front, columns, changed, withs)
     })
@@ -565,7 +566,7 @@ impl Binder<'_> {
     fn selected(&self, relation: Relation, selection: Option<&Expr>, level: &Level<'_>) -> Result<Relation> {
         let condition = selection.map(|condition| self.condition(condition, level, "WHERE")).transpose()?;
         let relation = self.with_markers(relation, &level.names);
-        let relation = relation.mapped(level.hoisted.take());
+        let relation = relation.mapped_one_by_one(level.hoisted.take());
         Ok(condition.into_iter().fold(relation, Relation::filtered))
     }
 
@@ -769,7 +770,7 @@ impl Binder<'_> {
             outputs.push(named(&item.name, scalar, self.numbers, &mut computed));
         }
         let relation = self.with_markers(relation, &level.names);
-        let relation = relation.mapped(level.hoisted.take()).mapped(computed);
+        let relation = relation.mapped_one_by_one(level.hoisted.take()).mapped(computed);
         Ok(Made { relation, columns: outputs, returned: count, later: None, computed: unmodified })
     }
 
@@ -793,15 +794,14 @@ impl Binder<'_> {
         let rows = match source {
             None => Rows { relation: Relation::one_row(), outputs: vec![] },
             Some(source) => match Binder::plain_values(source) {
-                Some(values) if gives_several(values) => {
-                    return self.given_values(Some(&selected(source, values)?), table, given, withs);
-                }
-                Some(values) if !matches!(given, Given::ByName) => {
+                Some(values) if !matches!(given, Given::ByName) && !self.values_give_rows(values)? => {
                     let targets = places.iter().filter_map(taking).collect::<Vec<_>>();
                     self.values(values, None, withs, Some(&targets.iter().collect::<Vec<_>>()))?
                 }
-                _ => {
-                    let rows = self.query_part(source, None, withs)?;
+                values => {
+                    let listed = values.filter(|_| !matches!(given, Given::ByName));
+                    let listed = listed.map(|values| selected_values(values, &mut places)).transpose()?;
+                    let rows = self.query_part(listed.as_ref().unwrap_or(source), None, withs)?;
                     if matches!(given, Given::ByName) {
                         places = self.places_of(&rows, table)?;
                     }
@@ -814,7 +814,7 @@ impl Binder<'_> {
                 }
             },
         };
-        if source.is_some() && matches!(given, Given::Places(places) if places.len() > rows.outputs.len()) {
+        if source.is_some() && matches!(given, Given::Places(_)) && places.len() > rows.outputs.len() {
             return Err(Error::input("INSERT has more target columns than expressions").with_code("42601"));
         }
         let mut values: Vec<Option<Scalar>> = vec![None; table.len()];

@@ -141,7 +141,7 @@ impl Binder<'_> {
                     return Ok(column);
                 }
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
-                let (scalar, to) = (self.cast_input(expr, level)?, self.timed_type(data_type)?);
+                let (scalar, to) = (self.cast_input(expr, level)?, self.cast_type(data_type)?);
                 if let Some(made) = self.json_as_type(expr, &scalar.sql_type(), &to, is_try, level)? {
                     return Ok(made);
                 }

@@ -139,7 +139,7 @@ impl Fold {
 }
 
 /// Whether a routine is an aggregate that a statement made of functions.
-pub(super) fn is_fold(definition: &Definition) -> bool {
+pub(crate) fn is_fold(definition: &Definition) -> bool {
     definition.is_macro && matches!(&definition.body, Body::Value(value) if Fold::of(value).is_some())
 }
 

@@ -29,6 +29,8 @@ use crate::algebra::{
 };
 use crate::errors;
 use crate::external::OptionValue;
+use crate::parse::JOIN_ALIAS;
+use crate::routines::Definition;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 /// The function whose rows are the elements of a list in DuckDB.
@@ -140,10 +142,16 @@ impl Binder<'_> {
             let error = Error::input("a JOIN needs a condition: ON … or USING (…)").with_code("42601");
             return Err(error.with_hint("CROSS JOIN joins each row with each"));
         }
+        let mut join_alias = None;
         let using = match constraint {
             JoinConstraint::Using(names) => {
                 let names = names.iter().filter_map(|name| name.0.last()?.as_ident().cloned());
-                Some(names.collect::<Vec<Ident>>())
+                let mut names = names.collect::<Vec<Ident>>();
+                join_alias = names.last().and_then(|last| last.value.strip_prefix(JOIN_ALIAS)).map(str::to_owned);
+                if join_alias.is_some() {
+                    names.pop();
+                }
+                Some(names)
             }
             JoinConstraint::Natural => Some(left.names.common(&right.names)),
             JoinConstraint::On(_) | JoinConstraint::None => None,
@@ -235,7 +243,11 @@ impl Binder<'_> {
             };
             columns.push((column, left_shown, right_shown));
         }
+        let merged = columns.iter().map(|(column, ..)| column.clone()).collect();
         names.merge(columns);
+        if let Some(alias) = join_alias {
+            names = names.joined(Namespace::of_merged(alias, merged))?;
+        }
         Ok(JoinedSide { relation: relation.mapped(computed), names })
     }
 
@@ -405,7 +417,11 @@ impl Binder<'_> {
             let columns = columns.collect::<Vec<_>>();
             let table = WithTable { id: entry.id, name: normalized(only), columns: columns.clone() };
             let relation = self.sampled(Relation::With(table), sample)?;
-            return named(relation, columns, alias, Some((normalized(only), vec![])));
+            let mut side = named(relation, columns, alias, Some((normalized(only), vec![])))?;
+            if entry.added > 0 {
+                side.names.adds(entry.added);
+            }
+            return Ok(side);
         }
         let at = |error| placed(error, || parts.first().and_then(|part| name_place(part)));
         let found = match moment {
@@ -545,9 +561,6 @@ impl Binder<'_> {
             return self.derived(rows, alias);
         }
         if let Some(rows) = self.routine_rows(name, arguments, alias, &level, withs)? {
-            if with_ordinality {
-                return Err(unsupported("WITH ORDINALITY behind a function that a statement made"));
-            }
             let own = alias.is_none().then(|| (function.clone(), vec![]));
             let rows = self.with_fields(self.settled(rows)?, &function);
             let mut columns = rows.columns();
@@ -556,8 +569,18 @@ impl Binder<'_> {
             if let (true, Some(alias)) = (is_scalar, alias) {
                 columns[0].name = normalized(&alias.name);
             }
-            let mut side = named(rows.relation, columns, alias.map(without_types).as_ref(), own)?;
-            side.names.sources[0].is_scalar = is_scalar;
+            // The name of an OUT parameter goes before that.
+            if is_scalar && let [Definition { output: Some(output), .. }] = self.context.routines(name)?.as_slice() {
+                columns[0].name.clone_from(output);
+            }
+            let mut relation = rows.relation;
+            if with_ordinality {
+                let (numbered, number, _) = self.numbered_alike(relation, &[], &[]);
+                relation = numbered;
+                columns.push(Column { name: "ordinality".to_owned(), ..number });
+            }
+            let mut side = named(relation, columns, alias.map(without_types).as_ref(), own)?;
+            side.names.sources[0].is_scalar = is_scalar && !with_ordinality;
             return Ok(side);
         }
         if let Some(text) = shown::written_query(&function, arguments)? {

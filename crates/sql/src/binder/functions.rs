@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
+use diligence_types::functions::{aggregates, argument_names, has_function, nearest_function, scalars};
 use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::OidKind;
@@ -25,10 +25,7 @@ use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
-use crate::parse::{CURRENT_OF, JSON_CALL, WHOLE_ROW};
-
-/// What functions with names in front of their arguments call them, and what they are if left out.
-const MAKE_INTERVAL: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+use crate::parse::{CURRENT_OF, GIVEN_AS, JSON_CALL, WHOLE_ROW};
 
 /// Whether a function gives rows.
 pub(super) fn is_row_function(name: &str) -> bool {
@@ -280,8 +277,8 @@ impl Binder<'_> {
     /// The arguments of a function, those with names put in their places.
     pub(super) fn arguments(&self, name: &str, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
         let is_named = arguments.iter().any(|argument| !matches!(argument, FunctionArg::Unnamed(_)));
-        if is_named && name == "make_interval" {
-            return self.interval_arguments(arguments, level);
+        if is_named && !argument_names(name).is_empty() {
+            return self.named_arguments(name, arguments, level);
         }
         let mut bound = Vec::with_capacity(arguments.len());
         for argument in arguments {
@@ -298,44 +295,6 @@ impl Binder<'_> {
             }
         }
         Ok(bound)
-    }
-
-    /// The arguments that an array stands for behind VARIADIC. Fails with 42804 if it is none.
-    fn elements_of(&self, name: &str, array: Scalar) -> Result<Vec<Scalar>> {
-        let array = match array.sql_type() {
-            SqlType::Array(_) => array,
-            SqlType::Unknown => self.cast(array, &SqlType::array_of(SqlType::Text), Way::Implicit)?,
-            _ => return Err(Error::input("VARIADIC argument must be an array").with_code("42804")),
-        };
-        match (name, array) {
-            (_, Scalar::Array { elements, .. }) => Ok(elements),
-            (_, Scalar::Constant(constant)) if !constant.is_null() => constant_elements(&constant),
-            // Joined elements are one text.
-            ("concat", array) => {
-                let nothing = Scalar::Constant(Constant::text(""));
-                Ok(vec![self.call("array_to_string", vec![array, nothing])?])
-            }
-            _ => Err(unsupported(format!("VARIADIC of an array that is not known yet, in {name}()"))),
-        }
-    }
-
-    fn interval_arguments(&self, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
-        let zero = || Scalar::Constant(Constant::integer(0));
-        let mut places = std::iter::repeat_with(zero).take(MAKE_INTERVAL.len()).collect::<Vec<_>>();
-        for (position, argument) in arguments.iter().enumerate() {
-            let (place, value) = match argument {
-                FunctionArg::Unnamed(value) => (Some(position), value),
-                FunctionArg::Named { name, arg, .. } => {
-                    (MAKE_INTERVAL.iter().position(|known| *known == normalized(name)), arg)
-                }
-                FunctionArg::ExprNamed { arg, .. } => (None, arg),
-            };
-            let Some(slot) = place.and_then(|place| places.get_mut(place)) else {
-                return Err(Error::input(format!("make_interval has no argument {argument}")).with_code("42883"));
-            };
-            *slot = self.argument(value, level)?;
-        }
-        Ok(places)
     }
 
     /// One argument; `t.*` is the row.
@@ -682,7 +641,16 @@ impl Binder<'_> {
                 }
                 record(fields, names.into_iter())
             }
+            GIVEN_AS => {
+                let [given, name] = two(bound()?).ok_or_else(|| wrong("a parameter and the name of a type"))?;
+                let sql_type = Self::candidate(&name).literal.and_then(|name| SqlType::parse(&name));
+                self.explicit(given, &sql_type.ok_or_else(|| wrong("the name of a type"))?, false)?
+            }
             "make_array" | "list_value" => self.array(bound()?)?,
+            "format" | "concat_ws" => match self.variadic_text(name, written(function), level)? {
+                Some(text) => text,
+                None => return Ok(None),
+            },
             "between symmetric" => {
                 let [value, one, other] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
                 let there = self.between(value.clone(), one.clone(), other.clone())?;
@@ -691,16 +659,16 @@ impl Binder<'_> {
             }
             "now" | "transaction_timestamp" | "current_timestamp" => {
                 bound()?;
-                self.now()
+                self.with_digits(self.now(), function)?
             }
             "statement_timestamp" | "clock_timestamp" => {
                 bound()?;
                 self.statement_time()
             }
             "current_date" | "today" if written(function).is_empty() => self.now().cast(SqlType::Date, true),
-            "current_time" => self.now().cast(SqlType::TimeTz, true),
-            "localtime" => self.now().cast(SqlType::Time, true),
-            "localtimestamp" => self.now().cast(SqlType::Timestamp, true),
+            "current_time" => self.with_digits(self.now().cast(SqlType::TimeTz, true), function)?,
+            "localtime" => self.with_digits(self.now().cast(SqlType::Time, true), function)?,
+            "localtimestamp" => self.with_digits(self.now().cast(SqlType::Timestamp, true), function)?,
             "pg_typeof" | "typeof" if name == "pg_typeof" || !has_function(name) => {
                 let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
                 let argument = self.typed_array(argument)?;
@@ -784,8 +752,13 @@ impl Binder<'_> {
             let message = format!("set-returning functions are not allowed in {}", level.clause.get().name());
             return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
         }
-        let (columns, scalar) = self.element_columns(name, &array);
         let mut layers = level.row_functions.borrow_mut();
+        // What is called twice gives its rows once: in the list and in GROUP BY, say.
+        let met = layers.iter().flatten().find(|item| item.array == array).filter(|_| !array.is_volatile());
+        if let Some(met) = met {
+            return Ok(element_of(name, &array, &met.columns));
+        }
+        let (columns, scalar) = self.element_columns(name, &array);
         // It reads the rows of those in its arguments.
         let read = array.columns();
         let is_read =
@@ -840,21 +813,31 @@ impl Binder<'_> {
 
     /// The columns of an array's elements, and the value that an element is.
     pub(super) fn element_columns(&self, name: &str, array: &Scalar) -> (Vec<Column>, Scalar) {
-        let element = array.sql_type().element().cloned().unwrap_or(SqlType::Text);
-        if let SqlType::Record(fields) = &element {
-            let columns = fields.iter().map(|field| self.numbers.named(&field.name, field.sql_type.clone(), true));
-            let columns = columns.collect::<Vec<_>>();
+        let columns = match array.sql_type().element() {
+            Some(SqlType::Record(fields)) => {
+                let columns = fields.iter().map(|field| self.numbers.named(&field.name, field.sql_type.clone(), true));
+                columns.collect()
+            }
+            element => vec![self.numbers.named(name, element.cloned().unwrap_or(SqlType::Text), true)],
+        };
+        let scalar = element_of(name, array, &columns);
+        (columns, scalar)
+    }
+}
+
+/// The value that an element of an array is, whose parts are columns.
+fn element_of(name: &str, array: &Scalar, columns: &[Column]) -> Scalar {
+    match (array.sql_type().element(), columns) {
+        (Some(element @ SqlType::Record(fields)), _) => {
             // What a function gives is a row; what an array has in it is what was put into it.
             let sql_type = match name {
                 "unnest" => element.clone(),
                 _ => SqlType::Record(RecordType::row(fields.iter().cloned().collect())),
             };
-            let fields = columns.iter().map(Column::scalar).collect();
-            return (columns, Scalar::Record { fields, sql_type });
+            Scalar::Record { fields: columns.iter().map(Column::scalar).collect(), sql_type }
         }
-        let column = self.numbers.named(name, element, true);
-        let scalar = column.scalar();
-        (vec![column], scalar)
+        (_, [column, ..]) => column.scalar(),
+        (_, []) => Scalar::Constant(Constant::null(SqlType::Text)),
     }
 }
 

@@ -20,6 +20,7 @@ use super::select::Item;
 use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
 use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Constant, GroupingSets, Relation, Scalar};
 use crate::errors;
+use crate::parse::{EMPTY_SET, GROUPING_SETS};
 
 /// Grouping sets of one GROUP BY at most, as in PostgreSQL.
 const GROUPING_SETS_MAX: usize = 4096;
@@ -140,6 +141,17 @@ impl Binder<'_> {
                 }
                 Ok(all)
             }
+            Expr::Function(function) if bare_name(function) == EMPTY_SET => Ok(vec![vec![]]),
+            Expr::Function(function) if bare_name(function) == GROUPING_SETS => {
+                let mut all = Vec::new();
+                for argument in written(function) {
+                    let FunctionArg::Unnamed(FunctionArgExpr::Expr(part)) = argument else {
+                        return Err(unsupported(format!("{argument} in GROUP BY")));
+                    };
+                    all.extend(self.grouping_sets(part, items, level, groups)?);
+                }
+                Ok(all)
+            }
             // Within GROUPING SETS the parser reads them as functions.
             Expr::Function(function) if matches!(bare_name(function).as_str(), "rollup" | "cube") => {
                 let mut parts = Vec::new();
@@ -167,6 +179,9 @@ impl Binder<'_> {
         for expression in expressions {
             match expression {
                 Expr::Tuple(parts) => indexes.extend(self.group_tuple(parts, items, level, groups)?),
+                Expr::Nested(inner) if matches!(**inner, Expr::Tuple(_) | Expr::Nested(_)) => {
+                    indexes.extend(self.group_tuple(std::slice::from_ref(inner), items, level, groups)?);
+                }
                 other => indexes.push(self.group(other, items, level, groups)?),
             }
         }

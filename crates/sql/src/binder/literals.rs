@@ -110,7 +110,7 @@ impl Binder<'_> {
             SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => {
                 match self.relative(text, to) {
                     Some(scalar) => Ok(scalar),
-                    None => Ok(constant(text::parse(text, to, zone)?)),
+                    None => self.at_time(text, to).map(constant),
                 }
             }
             _ => Ok(constant(text::parse(text, to, zone)?)),
@@ -134,6 +134,21 @@ impl Binder<'_> {
             days => self.operator("+", vec![today, Scalar::Constant(Constant::integer(days))]).ok()?,
         };
         Some(day.cast(to.clone(), true))
+    }
+
+    /// The time that a text says, which may have `today` or `now` among other words: `tomorrow 16:00`.
+    fn at_time(&self, text: &str, to: &SqlType) -> Result<ScalarValue> {
+        let zone = self.context.zone();
+        match text::parse(text, to, zone) {
+            // It depends on the time.
+            Err(error) if error.code() == Some("0A000") => {
+                self.is_transient.set(true);
+                let zone = text::Zone::of_setting(zone)?;
+                let options = text::ReadOptions { zone, now: Some(self.context.now()), ..Default::default() };
+                text::parse_with(text, to, &options)
+            }
+            other => other,
+        }
     }
 
     /// The time of the transaction's begin.
@@ -505,8 +520,17 @@ fn unit_name(field: &DateTimeField) -> Result<&'static str> {
 
 /// A text of several fields, as the reader of intervals takes it: `'1:30' MINUTE TO SECOND` is no hours and minutes.
 fn with_fields(text: &str, leading: Option<&DateTimeField>, last: &DateTimeField) -> String {
-    let is_minutes = matches!(leading, Some(DateTimeField::Minute)) && matches!(last, DateTimeField::Second);
-    if is_minutes { minutes_and_seconds(text) } else { text.to_owned() }
+    match (leading, last) {
+        (Some(DateTimeField::Minute), DateTimeField::Second) => minutes_and_seconds(text),
+        // `'1 2' DAY TO HOUR`.
+        (Some(DateTimeField::Day), DateTimeField::Hour) => {
+            match text.split_whitespace().collect::<Vec<_>>().as_slice() {
+                [days, hours] if !hours.contains(':') => format!("{days} {hours}:00"),
+                _ => text.to_owned(),
+            }
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// A text of minutes and seconds, as the reader of intervals takes it.

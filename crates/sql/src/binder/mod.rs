@@ -52,6 +52,7 @@ mod literals;
 mod locking;
 mod made;
 mod modifiers;
+mod named_arguments;
 mod names;
 mod objects;
 mod operators;
@@ -73,6 +74,7 @@ mod targets;
 mod times;
 mod turned;
 mod unpacked;
+mod variadic;
 mod windows;
 mod with;
 
@@ -108,6 +110,7 @@ pub(crate) use changes::{
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
 pub(crate) use fields::{SET_FIELD, no_composite, no_field};
+pub(crate) use folds::is_fold;
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;

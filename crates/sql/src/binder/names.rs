@@ -1,9 +1,13 @@
 //! The names of result columns, as PostgreSQL makes them (`FigureColname`).
 
-use sqlparser::ast::{AccessExpr, BinaryOperator, CastKind, Expr, Query, SelectItem, SetExpr, TrimWhereField};
+use sqlparser::ast::{
+    AccessExpr, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, Query, SelectItem, SetExpr,
+    TrimWhereField,
+};
 
+use super::functions::written;
 use super::{Binder, normalized};
-use crate::parse::JSON_CALL;
+use crate::parse::{GIVEN_AS, JSON_CALL, WHOLE_ROW};
 
 /// The name of a column that nothing names.
 const NAMELESS: &str = "?column?";
@@ -40,7 +44,11 @@ impl Binder<'_> {
             Expr::Function(function) => {
                 let name = function.name.0.last()?.as_ident().map(normalized)?;
                 match name.as_str() {
-                    "between symmetric" => None,
+                    "between symmetric" | GIVEN_AS => None,
+                    WHOLE_ROW => match written(function) {
+                        [FunctionArg::Unnamed(FunctionArgExpr::Expr(source))] => self.figure(source),
+                        _ => None,
+                    },
                     "list comprehension" => strong("array"),
                     name if name.starts_with(JSON_CALL) => strong(&name.replace(' ', "_")),
                     _ => Some((name, Strong)),
@@ -51,7 +59,12 @@ impl Binder<'_> {
             }
             | Expr::Cast { expr, data_type, kind: CastKind::SafeCast, .. } => match self.figure(expr) {
                 Some((name, Strong)) => Some((name, Strong)),
-                _ => Some((self.sql_type(data_type).ok()?.column_name(), Weak)),
+                _ => match (self.sql_type(data_type), data_type) {
+                    (Ok(sql_type), _) => Some((sql_type.column_name(), Weak)),
+                    // The row of a table.
+                    (_, DataType::Custom(name, _)) => Some((name.0.last()?.as_ident().map(normalized)?, Weak)),
+                    _ => None,
+                },
             },
             Expr::TypedString(typed) => Some((self.sql_type(&typed.data_type).ok()?.column_name(), Weak)),
             Expr::Interval(_) => Some(("interval".to_owned(), Weak)),

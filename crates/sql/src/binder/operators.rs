@@ -309,6 +309,9 @@ impl Binder<'_> {
                 self.compare_rows(comparison, left, right)
             }
             (left, right) => {
+                if let (SqlType::Record(left), SqlType::Record(right)) = (left.sql_type(), right.sql_type()) {
+                    refuse_dissimilar(&left, &right)?;
+                }
                 let left = self.beside_type(left, &right.sql_type())?;
                 let right = self.beside_type(right, &left.sql_type())?;
                 // IS DISTINCT FROM has the types of `=`.
@@ -562,6 +565,27 @@ pub(crate) fn is_assignable(from: &SqlType, to: &SqlType) -> bool {
         || from.uncollated() == to.base().uncollated()
         || has_unknown(from)
         || coercion::cast_context(from, to).is_some_and(|context| context <= CastContext::Assignment)
+}
+
+/// Fails with 42804 if rows of two types are not compared: they have other numbers of columns, or columns of types
+/// without a common one.
+fn refuse_dissimilar(left: &RecordType, right: &RecordType) -> Result<()> {
+    if left.len() != right.len() {
+        let message = "cannot compare record types with different numbers of columns";
+        return Err(Error::input(message).with_code("42804"));
+    }
+    for (place, (left, right)) in left.iter().zip(right.iter()).enumerate() {
+        let types = [left, right].map(|field| field.sql_type.base().uncollated());
+        let is_nested = |sql_type: &SqlType| matches!(sql_type.innermost(), SqlType::Record(_) | SqlType::Map(_));
+        let may_differ = types.iter().any(|sql_type| has_unknown(sql_type) || is_nested(sql_type));
+        if !may_differ && types[0] != types[1] && coercion::common_type(&types).is_none() {
+            let [left, right] = types.map(|sql_type| sql_type.without_modifier());
+            let message =
+                format!("cannot compare dissimilar column types {left} and {right} at record column {}", place + 1);
+            return Err(Error::input(message).with_code("42804"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a part of a type is not decided.

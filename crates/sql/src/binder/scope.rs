@@ -43,6 +43,8 @@ pub(super) struct Source {
     is_out_of_reach: Cell<bool>,
     /// Whether it is a function with one column, whose whole row is that column.
     pub is_scalar: bool,
+    /// How many of its last columns `*` does not stand for: those that SEARCH and CYCLE add, in the recursive term.
+    pub added: usize,
     /// The columns of a table's primary key; none without one.
     pub key: Vec<ColumnId>,
     /// The numbers of a table's rows, which only their names find; where the statement has asked for them.
@@ -97,12 +99,18 @@ impl Source {
             is_marker_used: Cell::new(false),
             is_out_of_reach: Cell::new(false),
             is_scalar: false,
+            added: 0,
             key: Vec::new(),
             number: None,
             xmax: None,
             is_table: false,
             withheld: Withheld::default(),
         }
+    }
+
+    /// The columns that `*` stands for.
+    pub(super) fn starred(&self) -> &[Column] {
+        &self.columns[..self.columns.len().saturating_sub(self.added)]
     }
 
     fn positions(&self, name: &str) -> &[u32] {
@@ -182,9 +190,23 @@ impl Namespace {
         Self { sources: vec![source], merged: Vec::new(), shown }
     }
 
+    /// The name that USING gives to the columns that it merges: they are found by it, and shown as they were.
+    pub(super) fn of_merged(name: String, columns: Vec<Column>) -> Self {
+        let hidden = (0..columns.len()).collect();
+        Self { sources: vec![Source { hidden, ..Source::new(Some(name), columns) }], ..Self::default() }
+    }
+
     /// Its first source is a table with a primary key of these columns.
     pub(super) fn has_key(&mut self, key: Vec<ColumnId>) {
         self.sources[0].key = key;
+    }
+
+    /// `*` does not stand for the last columns of its first source.
+    pub(super) fn adds(&mut self, count: usize) {
+        let source = &mut self.sources[0];
+        source.added = count;
+        let starred = source.starred().len();
+        self.shown.retain(|shown| !matches!(shown, Shown::Of(0, position) if *position >= starred));
     }
 
     /// Both; the right one's behind the left one's. Fails with 42712 if a name is given twice, but for relations of
@@ -525,6 +547,8 @@ pub(super) struct WithEntry {
     pub gives_nothing: bool,
     /// Whether it is the recursive query whose recursive term is being bound.
     pub is_recursion: bool,
+    /// How many columns SEARCH and CYCLE add behind its own, which `*` does not stand for in the recursive term.
+    pub added: usize,
 }
 
 /// The common table expressions that a query sees.
@@ -729,6 +753,9 @@ impl Binder<'_> {
                 Found::Nothing => {
                     if is_number_name(name) {
                         self.context.misses_row_numbers();
+                    }
+                    if let Some(value) = self.field_by_function(&names[..length], name, level)? {
+                        return Ok(value);
                     }
                     let text = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
                     let error = Error::input(format!("no column is named '{text}'")).with_code("42703");

@@ -6,8 +6,8 @@ use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use sqlparser::ast::{
     self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
-    OrderBy, Query, RenameSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableWithJoins, WildcardAdditionalOptions,
+    NamedWindowDefinition, OrderBy, Query, RenameSelectItem, Select, SelectFlavor, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::from::JoinedSide;
@@ -22,6 +22,18 @@ use crate::errors;
 /// Functions that give rows, for each row of a relation.
 fn rows_on(input: Relation, items: Vec<FunctionItem>) -> Relation {
     Relation::TableFunction(TableFunction { input: Box::new(input), items, ordinality: None, keeps_all: false })
+}
+
+/// Fails with 42P20 if WINDOW defines a name twice.
+fn refuse_equal_windows(windows: &[NamedWindowDefinition]) -> Result<()> {
+    let name = |window: &NamedWindowDefinition| normalized(&window.0);
+    for (place, window) in windows.iter().enumerate() {
+        if windows[..place].iter().any(|other| name(other) == name(window)) {
+            let error = Error::input(format!("window \"{}\" is already defined", name(window))).with_code("42P20");
+            return Err(errors::at(error, name_place(&window.0)));
+        }
+    }
+    Ok(())
 }
 
 /// Fails with 42P19 if aggregates are over the rows of the recursive query that their SELECT is a part of: with each
@@ -169,6 +181,7 @@ impl Binder<'_> {
         let JoinedSide { relation, names } = self.from(&select.from, outer, withs)?;
         let mut level = Level::new(outer, withs, names, Clause::Where);
         level.windows = &select.named_window;
+        refuse_equal_windows(&select.named_window)?;
         level.list = &select.projection;
         let level = level;
         let condition = match &select.selection {
@@ -264,7 +277,7 @@ impl Binder<'_> {
         if let Some(qualify) = qualify {
             relation = relation.filtered(qualify);
         }
-        relation = relation.mapped(hoisted);
+        relation = relation.mapped_one_by_one(hoisted);
         for items in layers {
             relation = rows_on(relation, items);
         }
@@ -431,15 +444,13 @@ impl Binder<'_> {
                         std::iter::successors(Some(level), |level| level.outer).find_map(|at| at.names.source(&names));
                     match found {
                         Some(source) => {
-                            let columns = source.columns.iter().map(|column| (column.name.clone(), column.scalar()));
-                            for (column, scalar) in
-                                columns.zip(&source.columns).map(|(shown, column)| (column, shown.1))
-                            {
+                            let first = items.len();
+                            for column in source.starred() {
                                 self.reads_of(source, column.id);
                                 self.met_column(column, level);
-                                items.push(Item { name: column.name.clone(), scalar, expression: None });
+                                let (name, scalar) = (column.name.clone(), column.scalar());
+                                items.push(Item { name, scalar, expression: None });
                             }
-                            let first = items.len() - source.columns.len();
                             self.with_options(&mut items, first, options, level)?;
                         }
                         None => {

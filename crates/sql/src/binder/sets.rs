@@ -1,22 +1,25 @@
 //! UNION, INTERSECT, EXCEPT and VALUES.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
 use diligence_engine::plan::WindowFunction;
 use diligence_types::SqlType;
-use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
+use sqlparser::ast::{self, Expr, SetExpr, SetOperator, SetQuantifier, Values};
 
 use super::collations::grouping_key;
+use super::functions::is_row_function;
 use super::operators::{Way, common_of, of_texts};
 use super::scope::{Clause, Level, Namespace, Withs};
-use super::targets::{Target, too_many};
-use super::{Binder, Output, Rows, place, placed, unsupported};
+use super::targets::{Target, is_default, too_many};
+use super::{Binder, Output, Rows, normalized, place, placed, unsupported};
 use crate::algebra::{
     Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, SetKind, SetOperation, Window, WindowFrame,
     WindowItem, WindowKind,
 };
 use crate::errors;
+use crate::walking::each_expression;
 
 impl Binder<'_> {
     /// A set operation. Fails with 42601 for another number of columns, 42804 for types without a common one.
@@ -187,6 +190,28 @@ impl Binder<'_> {
         (Relation::Window(window), number, firsts)
     }
 
+    /// Whether one row of values to insert stands for several, since functions in it give rows.
+    pub(super) fn values_give_rows(&self, values: &Values) -> Result<bool> {
+        let [row] = values.rows.as_slice() else { return Ok(false) };
+        let mut called = Vec::new();
+        for value in &row.content {
+            let done = each_expression(value, |part| {
+                if let Expr::Function(function) = part {
+                    called.push(function.name.clone());
+                }
+                ControlFlow::Continue(())
+            });
+            debug_assert!(done.is_continue());
+        }
+        for name in called {
+            let last = name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
+            if is_row_function(&last) || self.context.routines(&name)?.iter().any(|routine| routine.gives_rows) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// VALUES; with targets, each value as it is stored into its column. Fails with 42601 for lists of another length.
     pub(super) fn values(
         &self,
@@ -237,6 +262,18 @@ impl Binder<'_> {
         let outputs = outputs.collect();
         Ok(Rows { relation: Relation::Values { columns, rows }, outputs })
     }
+}
+
+/// `VALUES (a, b)` as `SELECT a, b`. What is DEFAULT is left out, as its place is.
+pub(super) fn selected_values(values: &Values, places: &mut Vec<usize>) -> Result<ast::Query> {
+    let mut query = crate::parse::query("SELECT 1")?;
+    if let (SetExpr::Select(select), [row]) = (query.body.as_mut(), values.rows.as_slice()) {
+        let mut is_given = row.content.iter().map(|value| !is_default(value));
+        places.retain(|_| is_given.next().unwrap_or(true));
+        let given = row.content.iter().filter(|value| !is_default(value)).cloned();
+        select.projection = given.map(ast::SelectItem::UnnamedExpr).collect();
+    }
+    Ok(query)
 }
 
 /// BY NAME: columns of one name go together; where an input lacks one, it is NULL.

@@ -9,39 +9,10 @@ use diligence_types::SqlType;
 use sqlparser::ast::{self, Expr};
 
 use super::changes::Given;
-use super::row_functions::ROW_FUNCTIONS;
 use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::{Binder, Bound, Context, Rows, normalized, place, placed};
 use crate::algebra::{Column, Constant, Numbers, Scalar};
 use crate::errors;
-use crate::parse;
-use crate::walking::each_expression;
-
-/// Whether the one row of VALUES has a function that gives several, so that there are as many rows.
-pub(super) fn gives_several(values: &ast::Values) -> bool {
-    let [row] = values.rows.as_slice() else { return false };
-    let is_one = |value: &Expr| {
-        let found = each_expression(value, |part| match part {
-            Expr::Function(call) if ROW_FUNCTIONS.contains(&call.name.to_string().to_lowercase().as_str()) => {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        });
-        found.is_break()
-    };
-    row.content.iter().any(is_one)
-}
-
-/// The one row of VALUES as the list of a SELECT.
-pub(super) fn selected(source: &ast::Query, values: &ast::Values) -> Result<ast::Query> {
-    let mut query = parse::query("SELECT 1")?;
-    query.with.clone_from(&source.with);
-    if let ast::SetExpr::Select(select) = query.body.as_mut() {
-        let row = values.rows.first().map(|row| row.content.as_slice()).unwrap_or_default();
-        select.projection = row.iter().cloned().map(ast::SelectItem::UnnamedExpr).collect();
-    }
-    Ok(query)
-}
 
 /// A column that takes values.
 #[derive(Clone, Debug)]

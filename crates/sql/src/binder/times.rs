@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::timed_type::TimedType;
-use sqlparser::ast::{ArrayElemTypeDef, DataType};
+use sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, Value};
 
 use super::Binder;
+use super::functions::written;
 use super::literals::{minutes_and_seconds, unknown};
 use super::operators::Way;
 use crate::algebra::{Constant, Scalar};
+use crate::procedural::record_of;
 
 impl Binder<'_> {
     /// The type of a name like [`sql_type`](Self::sql_type), of times with its modifier.
@@ -37,6 +39,43 @@ impl Binder<'_> {
         match TimedType::new(plain.clone(), digits, fields.as_deref()) {
             Some(timed) => Ok(SqlType::Timed(Arc::new(timed))),
             None => Ok(plain),
+        }
+    }
+
+    /// The type that a cast or a parameter is of: like [`timed_type`](Self::timed_type), or the row of a table.
+    pub(super) fn cast_type(&self, data_type: &DataType) -> Result<SqlType> {
+        self.timed_type(data_type).or_else(|error| match error.code() {
+            Some("42704") => self.row_type(data_type, error),
+            _ => Err(error),
+        })
+    }
+
+    /// The row of a table whose name stands where a type should be, or an array of its rows. Fails with an error if
+    /// there is none.
+    fn row_type(&self, data_type: &DataType, error: Error) -> Result<SqlType> {
+        match data_type {
+            DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
+                self.row_type(element, error).map(SqlType::array_of)
+            }
+            DataType::Custom(name, modifiers) if modifiers.is_empty() => {
+                self.context.row_columns(name)?.map(|columns| record_of(&columns)).ok_or(error)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// A clock's time with as many digits of seconds as its call says: `current_timestamp(3)`.
+    pub(super) fn with_digits(&self, time: Scalar, function: &Function) -> Result<Scalar> {
+        let digits = match written(function) {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => match &value.value {
+                Value::Number(digits, _) => digits.parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        };
+        match digits.and_then(|digits| TimedType::new(time.sql_type(), Some(digits), None)) {
+            Some(timed) => self.of_timed(time, &timed, Way::Explicit),
+            None => Ok(time),
         }
     }
 

@@ -125,7 +125,8 @@ impl Binder<'_> {
             let columns = rows.columns();
             let gives_nothing = is_writing(&cte.query) && columns.is_empty();
             let (reads, is_recursion) = (Rc::new(Cell::new(0)), false);
-            let entry = WithEntry { id, columns: columns.clone(), reads, gives_nothing, is_recursion };
+            let of_entry = columns.clone();
+            let entry = WithEntry { id, columns: of_entry, reads, gives_nothing, is_recursion, added: 0 };
             withs.entries.borrow_mut().insert(name, Rc::new(entry));
             let (relation, materialized) = (rows.relation, cte.materialized);
             definitions.push(Definition { id, relation, columns, materialized, written });
@@ -226,7 +227,8 @@ impl Binder<'_> {
             let columns = traced.map(|(name, sql_type)| self.numbers.named(name, sql_type, true)).collect::<Vec<_>>();
             let reads = Rc::new(Cell::new(0));
             let (gives_nothing, is_recursion) = (false, true);
-            let entry = WithEntry { id, columns: columns.clone(), reads: reads.clone(), gives_nothing, is_recursion };
+            let (added, of_entry, reads_of_entry) = (traces.len(), columns.clone(), reads.clone());
+            let entry = WithEntry { id, columns: of_entry, reads: reads_of_entry, gives_nothing, is_recursion, added };
             inner.entries.borrow_mut().insert(name.to_owned(), Rc::new(entry));
             let step = self.step(right, &traces, name, id, outer, &inner);
             inner.entries.borrow_mut().remove(name);
@@ -326,6 +328,14 @@ impl Binder<'_> {
         if traces.is_empty() {
             return Ok(rows);
         }
+        let mut select = term;
+        while let SetExpr::Query(query) = select {
+            select = &query.body;
+        }
+        if !matches!(select, SetExpr::Select(_)) {
+            let message = "with a SEARCH or CYCLE clause, the right side of the UNION must be a SELECT";
+            return Err(errors::at(Error::input(message).with_code("42601"), place(term)));
+        }
         // The columns that the step before has for them stand in the term's FROM.
         let mut before = Vec::new();
         find_table(&rows.relation, id, &mut before);
@@ -334,6 +344,10 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("0A000"));
         };
         let own = rows.outputs.len();
+        if before.len() != own + traces.len() {
+            let message = "each UNION query must have the same number of columns";
+            return Err(errors::at(Error::input(message).with_code("42601"), place(term)));
+        }
         let names = before[..own].iter().map(|column| column.name.clone()).collect::<Vec<_>>();
         let mut columns = Vec::with_capacity(own);
         let settled = self.settled(rows)?;

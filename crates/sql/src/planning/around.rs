@@ -48,6 +48,7 @@ use crate::parse::lower;
 pub(super) use crate::parse::parts_of;
 use crate::procedural::Procedure;
 use crate::programs::{CombinedCall, ProgramCall};
+use crate::quoting::unquoted;
 use crate::routines::Definition;
 use crate::statement::Query;
 use crate::write::triggers::ComputedLater;
@@ -784,7 +785,7 @@ impl Context for Around<'_> {
                 }
             }
             OidKind::Type => {
-                let known = SqlType::parse(name);
+                let known = SqlType::parse(&unquoted(name.strip_prefix("pg_catalog.").unwrap_or(name)));
                 let made = || {
                     let (element, is_array) = name.strip_suffix("[]").map_or((name, false), |element| (element, true));
                     let name = RelationName::parse(element)?;
@@ -801,7 +802,7 @@ impl Context for Around<'_> {
                     other => i64::from(other.oid()),
                 })
             }
-            OidKind::Namespace => self.at.snapshot.schema_oid(name).map(i64::from),
+            OidKind::Namespace => self.at.snapshot.schema_oid(&unquoted(name)).map(i64::from),
             OidKind::Role => {
                 // Names without quotes are in lower case.
                 let bare = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));

@@ -436,7 +436,11 @@ impl Around<'_> {
         let mut definitions = Definition::all_of(statement)?;
         routines::refuse_equal_bodies(&definitions)?;
         let definition = definitions.pop().ok_or_else(|| Error::bug("a macro without a body"))?;
-        let tag = if definition.is_procedure { "CREATE PROCEDURE" } else { tag };
+        let tag = match () {
+            () if definition.is_procedure => "CREATE PROCEDURE",
+            () if binder::is_fold(&definition) => "CREATE AGGREGATE",
+            () => tag,
+        };
         if !definition.is_macro {
             let of_types = definition.parameters.iter().filter(|parameter| parameter.data_type.is_some());
             for default in of_types.filter_map(|parameter| parameter.default.as_ref()) {

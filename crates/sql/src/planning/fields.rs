@@ -21,6 +21,9 @@ const INSERTED: &str = "inserted";
 impl ChangedTable {
     /// Assignments in which fields of a column are one value of it.
     pub(super) fn without_fields<'a>(&self, assignments: &'a [ast::Assignment]) -> Result<Cow<'a, [ast::Assignment]>> {
+        if let Some(together) = elements_together(assignments) {
+            return Ok(Cow::Owned(self.without_fields(&together)?.into_owned()));
+        }
         let is_column = |name: &ObjectName| !self.is_field(name);
         let is_plain = |assignment: &ast::Assignment| match &assignment.target {
             AssignmentTarget::ColumnName(name) => is_column(name),
@@ -127,6 +130,38 @@ impl ChangedTable {
             None => whole.push(ast::Assignment { target, value }),
         }
         Ok(())
+    }
+}
+
+/// `SET a[1] = x, a[2] = y`: one value of the column, made of both. `None` if no column has several.
+fn elements_together(assignments: &[ast::Assignment]) -> Option<Vec<ast::Assignment>> {
+    let mut together = Vec::<ast::Assignment>::with_capacity(assignments.len());
+    for assignment in assignments {
+        let before = together.iter_mut().find(|known| known.target == assignment.target);
+        let mut value = assignment.value.clone();
+        match before.map(|known| (base_of_element(&mut known.value).is_some(), known)) {
+            Some((true, known)) => {
+                *base_of_element(&mut value)? = known.value.clone();
+                known.value = value;
+            }
+            _ => together.push(assignment.clone()),
+        }
+    }
+    (together.len() < assignments.len()).then_some(together)
+}
+
+/// The value of which an assignment sets an element or a part.
+fn base_of_element(value: &mut Expr) -> Option<&mut Expr> {
+    let Expr::Function(function) = value else { return None };
+    let name = function.name.0.last()?.as_ident()?;
+    let ast::FunctionArguments::List(list) = &mut function.args else { return None };
+    match list.args.first_mut() {
+        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(base)))
+            if [SET_ELEMENT, SET_PART].contains(&name.value.as_str()) =>
+        {
+            Some(base)
+        }
+        _ => None,
     }
 }
 

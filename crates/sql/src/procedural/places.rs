@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    CastKind, DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, VisitorMut,
+    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    ObjectName, OrderByKind, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, Value, VisitorMut,
 };
 
 use super::NameConflict;
@@ -82,6 +83,30 @@ struct Names<'f> {
     conflict: NameConflict,
 }
 
+impl Names<'_> {
+    /// The variable of `name.*`, unless a table has the name.
+    fn row_of(&mut self, name: &ObjectName) -> Option<Expr> {
+        let [part] = name.0.as_slice() else { return None };
+        let names = vec![lower(part.as_ident()?)];
+        let place = (self.find)(&names)?;
+        Some(parameter(&place, &names, NameConflict::Column))
+    }
+
+    /// `f(name.*)`: `f(name)`. ROW has its parts instead.
+    fn rows_of_call(&mut self, function: &mut Function) {
+        let is_row =
+            matches!(function.name.0.as_slice(), [only] if only.as_ident().is_some_and(|name| lower(name) == "row"));
+        let FunctionArguments::List(list) = &mut function.args else { return };
+        for argument in list.args.iter_mut().filter(|_| !is_row) {
+            if let FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) = argument
+                && let Some(row) = self.row_of(name)
+            {
+                *argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(row));
+            }
+        }
+    }
+}
+
 impl VisitorMut for Names<'_> {
     type Break = ();
 
@@ -91,6 +116,9 @@ impl VisitorMut for Names<'_> {
     }
 
     fn post_visit_expr(&mut self, given: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = given {
+            self.rows_of_call(function);
+        }
         let names = match given {
             Expr::Identifier(name) => vec![lower(name)],
             Expr::CompoundIdentifier(names) => names.iter().map(lower).collect(),
@@ -111,6 +139,14 @@ impl VisitorMut for Names<'_> {
     /// What ORDER BY and GROUP BY name may be what the list calls its expressions, before anything else.
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let SetExpr::Select(select) = query.body.as_mut() else { return ControlFlow::Continue(()) };
+        for item in &mut select.projection {
+            if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) = item
+                && let Some(row) = self.row_of(name)
+            {
+                let kind = SelectItemQualifiedWildcardKind::Expr(row);
+                *item = SelectItem::QualifiedWildcard(kind, options.clone());
+            }
+        }
         let has_all = select
             .projection
             .iter()

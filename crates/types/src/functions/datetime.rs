@@ -577,7 +577,7 @@ fn made(catalog: &mut Catalog) {
         "make_timestamptz(integer, integer, integer, integer, integer, double precision, text) -> timestamptz",
         kernel!(with zones: Zones; |year: i32, month: i32, day: i32, hour: i32, minute: i32, second: f64, zone: &str| {
             let wall = timestamp_of(make_date(year, month, day)?, make_time(hour, minute, second)?)?;
-            zones.argument(zone)?.to_instant(wall).map(Timestamp)
+            zones.made(zone)?.to_instant(wall).map(Timestamp)
         }),
     );
     catalog.add(

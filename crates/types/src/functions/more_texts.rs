@@ -12,8 +12,9 @@ use super::catalog::Catalog;
 use super::columns::{Columns, List, kernel};
 use super::decimal::Decimal;
 use super::errors::{invalid_argument, out_of_range, value_error};
+use super::json::Steps;
 use super::regexes::Patterns;
-use super::strings::{Texts, written};
+use super::strings::{Texts, formatted, too_few_arguments, written};
 
 /// Declares the functions whose names nothing else has taken.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -28,6 +29,17 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add_all(
         &["string_split(text, text) -> text[]", "str_split(text, text) -> text[]", "split(text, text) -> text[]"],
         split,
+    );
+    // `format(pattern, VARIADIC array)`.
+    catalog.add(
+        "format of array(text, text[]) -> text",
+        kernel!(try |pattern: &str, given: Steps| {
+            let argument = |at: usize| match at.checked_sub(1).and_then(|at| given.0.get(at)) {
+                Some(given) => Ok(given.as_deref()),
+                None => Err(too_few_arguments()),
+            };
+            formatted(pattern, &argument)
+        }),
     );
     catalog.add("prefix(text, text) -> boolean", kernel!(|text: &str, start: &str| text.starts_with(start)));
     catalog.add("suffix(text, text) -> boolean", kernel!(|text: &str, end: &str| text.ends_with(end)));

@@ -69,8 +69,8 @@ pub fn has_function(name: &str) -> bool {
     !scalars(name).is_empty() || !aggregates(name).is_empty()
 }
 
-/// The names by which arguments of a function may be given (`make_interval(days => 10)`), in their order. Arguments
-/// that are left out between given ones are 0. Empty if the function's arguments have no names.
+/// The names by which arguments of a function may be given (`make_interval(days => 10)`), in their order. Empty if the
+/// function's arguments have no names.
 pub fn argument_names(function: &str) -> &'static [&'static str] {
     match function {
         "make_date" => &["year", "month", "day"],
@@ -78,6 +78,15 @@ pub fn argument_names(function: &str) -> &'static [&'static str] {
         "make_timestamp" => &["year", "month", "mday", "hour", "min", "sec"],
         "make_timestamptz" => &["year", "month", "mday", "hour", "min", "sec", "timezone"],
         "make_interval" => &["years", "months", "weeks", "days", "hours", "mins", "secs"],
+        "jsonb_insert" => &["jsonb_in", "path", "replacement", "insert_after"],
+        "jsonb_set" => &["jsonb_in", "path", "replacement", "create_if_missing"],
+        "jsonb_set_lax" => &["jsonb_in", "path", "replacement", "create_if_missing", "null_value_treatment"],
+        "json_populate_record" | "json_populate_recordset" => &["base", "from_json", "use_json_as_text"],
+        "parse_ident" => &["str", "strict"],
+        "json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text" => &["from_json"],
+        "json_array_elements" | "jsonb_array_elements" => &["from_json"],
+        "json_array_elements_text" | "jsonb_array_elements_text" => &["from_json"],
+        name if name.starts_with("jsonb_path_") => &["target", "path", "vars", "silent"],
         _ => &[],
     }
 }

@@ -37,6 +37,40 @@ pub struct Candidate {
 /// The scalar function or operator that a call means. Fails with kind `Input` and 42883 if no overload takes the
 /// arguments, 42725 if several do as well, 42804 if an argument that may have any type has none.
 pub fn resolve_scalar(name: &str, arguments: &[Candidate]) -> Result<ScalarCall> {
+    let mut error = match resolve_given(name, arguments) {
+        Err(error) if error.code() == Some("42725") => error,
+        other => return other,
+    };
+    // Arrays of literals are of texts where that decides it; otherwise of what an array beside them has.
+    let beside = arguments.iter().filter(|argument| !is_undecided(&argument.sql_type));
+    let beside = beside.filter_map(|argument| argument.sql_type.element()).next();
+    for element in std::iter::once(&SqlType::Text).chain(beside) {
+        let decided = arguments.iter().map(|argument| match &argument.sql_type {
+            SqlType::Array(_) if is_undecided(&argument.sql_type) => {
+                Candidate { sql_type: array_decided(&argument.sql_type, element), literal: None }
+            }
+            _ => argument.clone(),
+        });
+        match resolve_given(name, &decided.collect::<Vec<_>>()) {
+            Ok(call) => return Ok(call),
+            // As texts there may be no such function.
+            Err(other) if *element == SqlType::Text => error = other,
+            Err(_) => {}
+        }
+    }
+    Err(error)
+}
+
+/// An array of which nothing says what is in it, with these elements.
+fn array_decided(sql_type: &SqlType, element: &SqlType) -> SqlType {
+    match sql_type {
+        SqlType::Array(inner) => SqlType::array_of(array_decided(inner, element)),
+        _ => element.clone(),
+    }
+}
+
+/// The same, with the types of the arguments as they are.
+fn resolve_given(name: &str, arguments: &[Candidate]) -> Result<ScalarCall> {
     let overload = choose(name, scalars(name), arguments).or_else(|error| {
         // What PostgreSQL has a function of the name for, but not of these types.
         let others = scalars(&format!("{DUCKDB}{name}"));

@@ -509,7 +509,7 @@ fn joined(catalog: &mut Catalog) {
         written(arguments, call, |texts, row| match texts.at(0, row) {
             Some(pattern) => match braced(pattern, texts.len() - 1, |place| shown_value(texts, call, place + 1, row)) {
                 Some(printed) => printed,
-                None => formatted(pattern, texts, row).map(Some),
+                None => formatted(pattern, &|at| argument(texts, at, row)).map(Some),
             },
             None => Ok(None),
         })
@@ -528,7 +528,8 @@ fn shown_value<'t>(texts: &'t Texts, call: &Call<'_>, at: usize, row: usize) -> 
 }
 
 /// `format`: `%[position$][flags][width]type` with types s, I, L.
-fn formatted(pattern: &str, texts: &Texts, row: usize) -> Result<String> {
+/// `argument` gives the arguments, which are counted from 1; NULL is `None`.
+pub(super) fn formatted<'t>(pattern: &str, argument: &dyn Fn(usize) -> Result<Option<&'t str>>) -> Result<String> {
     let wrong = |message: &str| invalid_argument(message);
     let ended = || wrong("unterminated format() type specifier");
     let mut result = String::new();
@@ -571,7 +572,7 @@ fn formatted(pattern: &str, texts: &Texts, row: usize) -> Result<String> {
                     next - 1
                 }
             };
-            let width = argument(texts, at, row)?;
+            let width = argument(at)?;
             let width: i64 = width.unwrap_or("0").parse().map_err(|_| wrong("invalid width"))?;
             is_left |= width < 0;
             number = Some(usize::try_from(width.unsigned_abs()).unwrap_or(usize::MAX));
@@ -582,7 +583,7 @@ fn formatted(pattern: &str, texts: &Texts, row: usize) -> Result<String> {
         let at = place.unwrap_or(next);
         // Later arguments follow the one that was named.
         next = at + 1;
-        let value = argument(texts, at, row)?;
+        let value = argument(at)?;
         let text = match (kind, value) {
             ('s', value) => Cow::Borrowed(value.unwrap_or("")),
             ('I', Some(value)) => quote_ident(value),
@@ -603,10 +604,12 @@ fn formatted(pattern: &str, texts: &Texts, row: usize) -> Result<String> {
 }
 
 fn argument(texts: &Texts, at: usize, row: usize) -> Result<Option<&str>> {
-    match at < texts.len() {
-        true => Ok(texts.at(at, row)),
-        false => Err(invalid_argument("too few arguments for format()")),
-    }
+    if at < texts.len() { Ok(texts.at(at, row)) } else { Err(too_few_arguments()) }
+}
+
+/// The error of a pattern of `format` with more places than arguments.
+pub(super) fn too_few_arguments() -> Error {
+    invalid_argument("too few arguments for format()")
 }
 
 fn digits(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Option<usize>> {
@@ -659,10 +662,15 @@ fn quoted(catalog: &mut Catalog) {
         written(arguments, call, |texts, row| Ok(Some(texts.at(0, row).map_or("NULL".to_owned(), quote_literal))))
     };
     catalog.add("quote_nullable(anyelement) -> text", Body::Kernel(any_nullable)).zoned().lenient();
-    catalog.add("parse_ident(text) -> text[]", kernel!(try |a: &str| parse_ident(a).map(List)));
+    catalog.add("parse_ident(text) -> text[]", kernel!(try |a: &str| parse_ident(a, true).map(List)));
+    catalog.add(
+        "parse_ident(text, boolean) -> text[]",
+        kernel!(try |a: &str, is_strict: bool| parse_ident(a, is_strict).map(List)),
+    );
 }
 
-fn parse_ident(text: &str) -> Result<Vec<String>> {
+/// The parts of a name. Fails with 22023 for what is none, and for what stands behind it, if that is asked for.
+fn parse_ident(text: &str, is_strict: bool) -> Result<Vec<String>> {
     let wrong = || invalid_argument(format!("string is not a valid identifier: \"{text}\""));
     let mut names = Vec::new();
     let mut rest = text.trim();
@@ -695,7 +703,7 @@ fn parse_ident(text: &str) -> Result<Vec<String>> {
         rest = after.trim_start();
         match rest.strip_prefix('.') {
             Some(more) => rest = more.trim_start(),
-            None if rest.is_empty() => return Ok(names),
+            None if rest.is_empty() || !is_strict => return Ok(names),
             None => return Err(wrong()),
         }
     }

@@ -2,7 +2,9 @@
 
 use diligence_base::Result;
 
+use super::errors::value_error;
 use crate::text::Zone;
+use crate::text::datetime::displacement;
 
 /// An offset from Greenwich as `+02`, `-03:30`.
 pub(super) fn offset_text(seconds: i64) -> String {
@@ -36,6 +38,11 @@ impl Zones {
         self.get(name, Zone::of_argument)
     }
 
+    /// A zone that `make_timestamptz` names. Fails likewise.
+    pub(super) fn made(&mut self, name: &str) -> Result<Zone> {
+        self.get(name, zone_of_made)
+    }
+
     fn get(&mut self, name: &str, of: fn(&str) -> Result<Zone>) -> Result<Zone> {
         match &self.last {
             Some((last, zone)) if last == name => Ok(*zone),
@@ -45,5 +52,22 @@ impl Zones {
                 Ok(zone)
             }
         }
+    }
+}
+
+/// The zone of `make_timestamptz`: like that of AT TIME ZONE, but an offset such as `+02:30` counts eastwards, and has a
+/// sign. Fails with 22023 if there is no such zone.
+fn zone_of_made(text: &str) -> Result<Zone> {
+    match text.as_bytes().first() {
+        Some(b'+' | b'-') => match displacement(text) {
+            Ok(seconds) => Ok(Zone::fixed(seconds)),
+            Err(_) => Err(value_error(format!("numeric time zone \"{text}\" out of range"), "22023")),
+        },
+        Some(digit) if digit.is_ascii_digit() => {
+            let message = format!("invalid input syntax for type numeric time zone: \"{text}\"");
+            let hint = "Numeric time zones must have \"-\" or \"+\" as first character.";
+            Err(value_error(message, "22023").with_hint(hint))
+        }
+        _ => Zone::of_argument(text),
     }
 }

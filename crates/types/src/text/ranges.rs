@@ -66,13 +66,19 @@ impl Range {
             }
         }
         if kind.is_discrete() {
-            if let Some(value) = lower.value.filter(|_| !lower.is_inclusive) {
+            // The infinities have no neighbors.
+            let is_finite = |value: &arrow::datatypes::i256| {
+                let infinities = [i32::MIN, i32::MAX].map(|day| arrow::datatypes::i256::from_i128(day.into()));
+                kind != RangeKind::Date || !infinities.contains(value)
+            };
+            if let Some(value) = lower.value.filter(is_finite).filter(|_| !lower.is_inclusive) {
                 lower = Bound { value: Some(next(kind, value)?), is_inclusive: true };
             }
-            if let Some(value) = upper.value.filter(|_| upper.is_inclusive) {
+            if let Some(value) = upper.value.filter(is_finite).filter(|_| upper.is_inclusive) {
                 upper = Bound { value: Some(next(kind, value)?), is_inclusive: false };
             }
-            if lower.value.is_some() && lower.value == upper.value {
+            let has_both = lower.is_inclusive && upper.is_inclusive;
+            if lower.value.is_some() && lower.value == upper.value && !has_both {
                 return Ok(Self::empty(kind));
             }
         }
@@ -307,8 +313,6 @@ fn next(kind: RangeKind, value: arrow::datatypes::i256) -> Result<arrow::datatyp
     match kind {
         RangeKind::Integer if !fits(i32::MAX.into()) => Err(Error::value("integer out of range").with_code("22003")),
         RangeKind::BigInt if !fits(i64::MAX) => Err(Error::value("bigint out of range").with_code("22003")),
-        // The infinities stay where they are.
-        RangeKind::Date if !fits(i32::MAX.into()) || value.to_i128() == Some(i32::MIN.into()) => Ok(value),
         _ => Ok(next),
     }
 }

@@ -92,7 +92,7 @@ impl Binder<'_> {
             }
         }
         let relation = self.with_markers(relation, &level.names);
-        let relation = relation.mapped(level.hoisted.take()).mapped(vec![(action_column.clone(), action)]);
+        let relation = relation.mapped_one_by_one(level.hoisted.take()).mapped(vec![(action_column.clone(), action)]);
         let relation = relation.filtered(Scalar::IsNull(Box::new(action_column.scalar())).negate());
         let mut computed = Vec::new();
         let mut columns = Vec::with_capacity(values.len());

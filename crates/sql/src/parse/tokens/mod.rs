@@ -23,6 +23,7 @@ mod exclusions;
 mod folds;
 mod fragments;
 mod ignored;
+mod joins;
 mod json_queries;
 mod macros;
 mod maintenance;
@@ -62,11 +63,13 @@ pub(crate) use self::exclusions::EXCLUDES;
 pub(crate) use self::folds::{COMBINE, FOLD};
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::{CONCURRENTLY, IGNORED};
+pub(crate) use self::joins::JOIN_ALIAS;
+use self::joins::WaitingJoin;
 pub(crate) use self::json_queries::{JSON_CALL, JSON_PASSING};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::procedures::{DO, PROCEDURE};
-pub(crate) use self::queries::{LIMIT_PERCENT, VARIADIC_ARRAY};
+pub(crate) use self::queries::{EMPTY_SET, GROUPING_SETS, LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::refused::{PREPARED, REFUSED};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 pub(crate) use self::rows::WHOLE_ROW;
@@ -102,7 +105,7 @@ pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
 }
 
 /// What is known of a pair of parentheses while it is open.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct TokenLevel {
     /// Where it was opened.
     opened: usize,
@@ -112,6 +115,8 @@ struct TokenLevel {
     is_window: bool,
     /// Whether its frame has begun.
     in_frame: bool,
+    /// The joins whose conditions have not come yet, the innermost last.
+    joins: Vec<WaitingJoin>,
 }
 
 /// A statement's tokens but for blanks and comments. Places are indexes of `words`.
@@ -248,6 +253,7 @@ impl<'a> Text<'a> {
         self.unreserved(at);
         self.without_heirs(at);
         self.merged_defaults(at);
+        self.joins(at, keyword, level);
         match keyword {
             Keyword::FROM if !self.follows(at, &["DISTINCT"]) => level.in_from = true,
             Keyword::SELECT => {
@@ -276,7 +282,11 @@ impl<'a> Text<'a> {
                 self.replace(at, [quoted("rows from")]);
                 self.drop(at + 1..at + 2);
             }
-            Keyword::ROWS | Keyword::RANGE | Keyword::GROUPS if level.is_window => level.in_frame = true,
+            Keyword::ROWS | Keyword::RANGE | Keyword::GROUPS if level.is_window => {
+                level.in_frame = true;
+                self.frame_offsets(at);
+            }
+            Keyword::GROUPING if self.is(at + 1, "SETS") && self.is_in_grouping_sets(level) => self.nested_sets(at),
             Keyword::EXCLUDE if level.in_frame => self.exclude(at, level.opened),
             Keyword::EXCLUDE if matches!(self.statement, Keyword::CREATE | Keyword::ALTER) => self.exclusion(at),
             Keyword::VARIADIC if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma) => {
@@ -347,6 +357,7 @@ impl<'a> Text<'a> {
                 self.insert(at + 2, [word("WHERE")]);
             }
             Keyword::UESCAPE => self.unicode_escape(at),
+            Keyword::VALUES if *self.token(at + 1) == Token::LParen => self.values_of_rows(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::INSERT if self.is(at + 1, "INTO") => self.inserted_elements(at + 2),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),

@@ -5,10 +5,16 @@ use std::collections::HashSet;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token};
 
-use super::{Text, calls, quoted, word};
+use super::{Text, TokenLevel, calls, quoted, word};
 
 /// LIMIT of a percentage, as the parser's tree has it: a call of this name.
 pub(crate) const LIMIT_PERCENT: &str = "limit percent";
+
+/// GROUPING SETS within GROUPING SETS, as the parser's tree has it: a call of this name.
+pub(crate) const GROUPING_SETS: &str = "grouping sets";
+
+/// `()` in it.
+pub(crate) const EMPTY_SET: &str = "empty grouping set";
 
 /// VARIADIC in front of an array, as the parser's tree has it: a call.
 pub(crate) const VARIADIC_ARRAY: &str = "variadic array";
@@ -122,6 +128,58 @@ impl Text<'_> {
         if let Some(&closed) = self.closed.get(&opened) {
             self.replace(at, [quoted(VARIADIC_ARRAY), Token::LParen]);
             self.insert(closed, [Token::RParen]);
+        }
+    }
+
+    /// The offsets of a frame that begin with a quoted text get parentheses: without, they are intervals for the parser,
+    /// and end with the text.
+    pub(super) fn frame_offsets(&mut self, at: usize) {
+        let mut begin = if self.is(at + 1, "BETWEEN") { at + 2 } else { at + 1 };
+        loop {
+            let mut end = begin;
+            while !self.is_any(end, &["PRECEDING", "FOLLOWING", "ROW"]) {
+                match self.token(end) {
+                    Token::LParen => match self.closed.get(&end) {
+                        Some(closed) => end = *closed,
+                        None => return,
+                    },
+                    Token::RParen | Token::SemiColon | Token::EOF => return,
+                    _ => {}
+                }
+                end += 1;
+            }
+            if matches!(self.token(begin), Token::SingleQuotedString(_)) {
+                self.insert(begin, [Token::LParen]);
+                self.insert(end, [Token::RParen]);
+            }
+            if !self.is(end + 1, "AND") {
+                return;
+            }
+            begin = end + 2;
+        }
+    }
+
+    /// Whether parentheses are those of GROUPING SETS.
+    pub(super) fn is_in_grouping_sets(&self, level: &TokenLevel) -> bool {
+        level.opened > 1 && self.is(level.opened - 1, "SETS") && self.is(level.opened - 2, "GROUPING")
+    }
+
+    /// GROUPING SETS within GROUPING SETS: a call, as ROLLUP is one there. Its empty sets are calls, too.
+    pub(super) fn nested_sets(&mut self, at: usize) {
+        let opened = at + 2;
+        let Some(&closed) = self.closed.get(&opened) else { return };
+        self.replace(at, [quoted(GROUPING_SETS)]);
+        self.drop(at + 1..at + 2);
+        let mut part = opened + 1;
+        while part < closed {
+            if *self.token(part) == Token::LParen {
+                let end = self.closed.get(&part).copied().unwrap_or(part);
+                if end == part + 1 && matches!(self.token(part - 1), Token::LParen | Token::Comma) {
+                    self.insert(part, [quoted(EMPTY_SET)]);
+                }
+                part = end;
+            }
+            part += 1;
         }
     }
 

@@ -3,7 +3,7 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
-use super::{Text, quoted};
+use super::{Text, quoted, word};
 
 /// The function that gives a source's row, of the source's name.
 pub(crate) const WHOLE_ROW: &str = "whole row";
@@ -27,6 +27,33 @@ impl Text<'_> {
         self.insert(begin, [quoted(WHOLE_ROW), Token::LParen]);
         self.replace(at - 1, []);
         self.replace(at, [Token::RParen]);
+    }
+
+    /// `VALUES (a, t.*)` of one row: `SELECT a, t.*`.
+    pub(super) fn values_of_rows(&mut self, at: usize) {
+        let opened = at + 1;
+        let Some(&closed) = self.closed.get(&opened) else { return };
+        if self.statement == Keyword::MERGE || *self.token(closed + 1) == Token::Comma {
+            return;
+        }
+        let (mut part, mut has_star) = (opened + 1, false);
+        while part < closed {
+            match self.token(part) {
+                Token::LParen => part = self.closed.get(&part).copied().unwrap_or(part),
+                Token::Mul if *self.token(part - 1) == Token::Period => {
+                    has_star |= part + 1 == closed || *self.token(part + 1) == Token::Comma;
+                }
+                // Only VALUES has it.
+                Token::Word(word) if word.quote_style.is_none() && word.keyword == Keyword::DEFAULT => return,
+                _ => {}
+            }
+            part += 1;
+        }
+        if has_star {
+            self.replace(at, [word("SELECT")]);
+            self.drop(opened..opened + 1);
+            self.drop(closed..closed + 1);
+        }
     }
 
     /// Where the name in front of `.*` begins.
@@ -90,6 +117,9 @@ mod tests {
                 "SELECT 1 FROM s.t WHERE (\"whole row\"(s.t)) IS NOT DISTINCT FROM (\"whole row\"(u))",
             ),
             ("SELECT t.* IS NOT NULL, t.* FROM t", "SELECT \"whole row\"(t) IS NOT NULL, t.* FROM t"),
+            ("INSERT INTO l VALUES (1, new.*)", "INSERT INTO l SELECT 1, new.*"),
+            ("SELECT * FROM t, LATERAL (VALUES (t.*)) v", "SELECT * FROM t, LATERAL (SELECT t.*) v"),
+            ("VALUES (2 * (3)), (4)", "VALUES (2 * (3)), (4)"),
             ("SELECT count(t.*) = 3, 2 * t.a = 3 FROM t", "SELECT count(t.*) = 3, 2 * t.a = 3 FROM t"),
         ] {
             let crate::parse::SyntaxTree::Statement(statement) = parse_one(sql).unwrap().statement else { panic!() };

@@ -91,7 +91,10 @@ impl ShownTime {
         let (name, width) = match (field.name, month) {
             ("MONTH", Some(month)) => (MONTHS[month], 9),
             ("MON", Some(month)) => (&MONTHS[month][..3], 0),
-            ("RM", Some(month)) => (ROMAN_MONTHS[month], 4),
+            ("RM", _) => match self.roman_month() {
+                Some(month) => (ROMAN_MONTHS[month], 4),
+                None => return,
+            },
             ("DAY", _) => (DAYS[weekday(self.days) as usize], 9),
             ("DY", _) => (&DAYS[weekday(self.days) as usize][..3], 0),
             _ => return,
@@ -103,6 +106,18 @@ impl ShownTime {
         };
         let width = if field.is_filled { 0 } else { width };
         text.push_str(&format!("{written:<width$}"));
+    }
+
+    /// The month from 0 on; of an interval, months before its years end count backwards. `None` without months.
+    fn roman_month(&self) -> Option<usize> {
+        let number = match (self.day.month, self.day.year) {
+            (0, 0) => return None,
+            (0, 1..) => 12,
+            (0, _) => 1,
+            (month, _) if month < 0 => 13 + month,
+            (month, _) => month,
+        };
+        usize::try_from(number - 1).ok().filter(|month| *month < 12)
     }
 
     fn zone(&self, field: &Field, text: &mut String) {
@@ -276,10 +291,8 @@ impl<'t> Reader<'t> {
                     let is_separator = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric();
                     let is_sign_of_offset = matches!(pieces.get(index + 1), Some(Piece::Field(next)) if next.name == "TZH")
                         && reader.rest.starts_with(['+', '-']);
-                    if matches!(piece, Piece::Separator(_))
-                        && reader.rest.starts_with(is_separator)
-                        && !is_sign_of_offset
-                    {
+                    // A blank stands for any separator, too.
+                    if reader.rest.starts_with(is_separator) && !is_sign_of_offset {
                         reader.rest = reader.rest[1..].trim_start();
                     }
                 }

@@ -127,7 +127,7 @@ fn shown(part: Option<JsonPart<'_>>) -> Result<Option<Cow<'_, str>>> {
 }
 
 /// The steps of a path that is an array of texts; `None` for a NULL among them.
-pub(super) struct Steps(pub Vec<Option<String>>);
+pub(in super::super) struct Steps(pub Vec<Option<String>>);
 
 impl<'a> Read<'a> for Steps {
     type Column = &'a ListArray;

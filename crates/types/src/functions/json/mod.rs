@@ -12,6 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
+pub(super) use self::access::Steps;
 use super::catalog::Catalog;
 use super::columns::Columns;
 use super::errors::value_error;
@@ -38,7 +39,10 @@ pub(super) fn declare(catalog: &mut Catalog) {
     for signature in ["to_json(any) -> json", "to_jsonb(any) -> jsonb", "row_to_json(anyrecord) -> json"] {
         catalog.add(signature, Body::Kernel(value)).zoned();
     }
-    catalog.add("array_to_json(anyarray, boolean?) -> json", Body::Kernel(value)).zoned();
+    catalog.add("array_to_json(anyarray) -> json", Body::Kernel(value)).zoned();
+    for signature in ["array_to_json(anyarray, boolean) -> json", "row_to_json(anyrecord, boolean) -> json"] {
+        catalog.add(signature, Body::Kernel(in_lines)).zoned();
+    }
     catalog.add("duckdb json_object(variadic any) -> json", Body::Kernel(object)).zoned().lenient();
     catalog.add("json_array(variadic any) -> json", Body::Kernel(array)).zoned().lenient();
     catalog.add("json_quote(any) -> json", Body::Kernel(value)).zoned();
@@ -142,6 +146,11 @@ impl Writer {
     }
 
     fn write(&self, row: usize, out: &mut String) {
+        self.write_parts(",", row, out);
+    }
+
+    /// A value whose own parts have this between them.
+    fn write_parts(&self, between: &str, row: usize, out: &mut String) {
         let row = row * self.step;
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             return out.push_str("null");
@@ -152,11 +161,11 @@ impl Writer {
             Kind::Boolean(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
             Kind::List(list, values) => {
                 let ends = list.value_offsets();
-                parts(out, ['[', ']'], ends[row] as usize..ends[row + 1] as usize, |out, place| {
+                parts(out, ['[', ']'], between, ends[row] as usize..ends[row + 1] as usize, |out, place| {
                     values.write(place, out);
                 });
             }
-            Kind::Record(fields) => parts(out, ['{', '}'], 0..fields.len(), |out, place| {
+            Kind::Record(fields) => parts(out, ['{', '}'], between, 0..fields.len(), |out, place| {
                 write_text(out, &fields[place].0);
                 out.push(':');
                 // A record's columns have as many rows as it has.
@@ -164,7 +173,7 @@ impl Writer {
             }),
             Kind::Map(map, keys, values) => {
                 let ends = map.value_offsets();
-                parts(out, ['{', '}'], ends[row] as usize..ends[row + 1] as usize, |out, place| {
+                parts(out, ['{', '}'], between, ends[row] as usize..ends[row + 1] as usize, |out, place| {
                     write_text(out, keys.value(place));
                     out.push(':');
                     values.write(place, out);
@@ -177,6 +186,7 @@ impl Writer {
 fn parts(
     out: &mut String,
     [open, close]: [char; 2],
+    between: &str,
     places: std::ops::Range<usize>,
     mut write: impl FnMut(&mut String, usize),
 ) {
@@ -184,7 +194,7 @@ fn parts(
     let first = places.start;
     for place in places {
         if place > first {
-            out.push(',');
+            out.push_str(between);
         }
         write(out, place);
     }
@@ -329,6 +339,24 @@ fn value(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> 
         let mut out = String::new();
         writer.write(row, &mut out);
         Ok((!is_null).then_some(out))
+    })
+}
+
+/// A value whose parts stand in lines of their own, if the second argument says so.
+fn in_lines(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    written(arguments, call, |writers, row| {
+        let [writer, Writer { kind: Kind::Boolean(wanted), nulls, step }] = writers else {
+            return Err(Error::bug("a value and a boolean are missing"));
+        };
+        let is_null = |nulls: &Option<arrow::buffer::NullBuffer>, step: usize| {
+            nulls.as_ref().is_some_and(|nulls| nulls.is_null(row * step))
+        };
+        if is_null(&writer.nulls, writer.step) || is_null(nulls, *step) {
+            return Ok(None);
+        }
+        let mut out = String::new();
+        writer.write_parts(if wanted.value(row * step) { ",\n " } else { "," }, row, &mut out);
+        Ok(Some(out))
     })
 }
 

@@ -679,7 +679,7 @@ impl Clock {
 }
 
 /// Seconds east of Greenwich of `+02`, `-0830`, `+05:30:15`.
-fn displacement(text: &str) -> Result<i32, Flaw> {
+pub(crate) fn displacement(text: &str) -> Result<i32, Flaw> {
     let sign = match text.as_bytes().first() {
         Some(b'+') => 1,
         Some(b'-') => -1,

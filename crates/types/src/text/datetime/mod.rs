@@ -9,6 +9,7 @@ mod words;
 use diligence_base::Result;
 
 use self::decode::Decoded;
+pub(crate) use self::decode::displacement;
 pub(super) use self::decode::{Clock, Flaw, fraction, leading_integer, leading_long};
 pub(super) use self::fields::{FieldKind, TextField, is_space, split};
 pub(super) use self::words::{IntervalWord, Unit, of_interval};
