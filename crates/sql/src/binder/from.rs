@@ -278,13 +278,20 @@ impl Binder<'_> {
                 let called = alias.as_ref().map(|alias| normalized(&alias.name));
                 let locks = self.locking.borrow_mut().as_mut().map(|locking| locking.clauses_of(called.as_deref()));
                 let locks = locks.filter(|locks| !locks.is_empty() && !matches!(*subquery.body, SetExpr::Values(_)));
-                let rows = match &locks {
-                    None => self.query(subquery, around, withs)?,
+                let bind = |around: Option<&Level<'_>>| match &locks {
+                    None => self.query(subquery, around, withs),
                     Some(locks) => {
                         let mut locked = subquery.as_ref().clone();
                         locked.locks.extend_from_slice(locks);
-                        self.query(&locked, around, withs)?
+                        self.query(&locked, around, withs)
                     }
+                };
+                let rows = match bind(around) {
+                    // DuckDB's subqueries are LATERAL where they have to be.
+                    Err(error) if !*lateral && matches!(error.code(), Some("42703" | "42P01")) => {
+                        bind(Some(before)).map_err(|_| error)?
+                    }
+                    other => other?,
                 };
                 let rows = self.settled(rows)?;
                 let columns = rows.columns();

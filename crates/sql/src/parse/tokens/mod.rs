@@ -26,6 +26,7 @@ mod json_queries;
 mod macros;
 mod maintenance;
 mod moments;
+mod parameters;
 mod pivots;
 mod procedures;
 mod queries;
@@ -33,6 +34,7 @@ mod refused;
 mod row_locks;
 mod rows;
 mod shown;
+mod stars;
 mod strings;
 mod upkeep;
 mod words;
@@ -63,6 +65,7 @@ pub(crate) use self::ignored::{CONCURRENTLY, IGNORED};
 pub(crate) use self::json_queries::{JSON_CALL, JSON_PASSING};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
+pub(crate) use self::pivots::PIVOT_VALUE;
 pub(crate) use self::procedures::{DO, PROCEDURE};
 pub(crate) use self::queries::{LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::refused::{PREPARED, REFUSED};
@@ -126,6 +129,8 @@ struct Text<'a> {
     /// Where the statement that is being read begins, and the word there.
     begin: usize,
     statement: Keyword,
+    /// How many parameters without names it has so far.
+    parameters: usize,
 }
 
 impl<'a> Text<'a> {
@@ -145,7 +150,8 @@ impl<'a> Text<'a> {
             }
         }
         let (edits, clauses) = (Edits::default(), Clauses::default());
-        Self { tokens, words, closed, edits, clauses, locks_until: 0, begin: 0, statement: Keyword::NoKeyword }
+        let statement = Keyword::NoKeyword;
+        Self { tokens, words, closed, edits, clauses, locks_until: 0, begin: 0, statement, parameters: 0 }
     }
 
     fn token(&self, at: usize) -> &'a Token {
@@ -213,13 +219,14 @@ impl<'a> Text<'a> {
                     }
                     self.search_and_cycle(at);
                 }
-                Token::SemiColon => levels = vec![TokenLevel::default()],
+                Token::SemiColon => (levels, self.parameters) = (vec![TokenLevel::default()], 0),
                 // An operator's name may not end in a sign of arithmetic, but for this one.
                 Token::CustomBinaryOperator(_) if self.is_adjacency(at) => {
                     self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
                     self.drop(at + 1..at + 2);
                 }
                 Token::Mul if at > 1 => self.whole_row(at),
+                Token::Question => self.parameter(at),
                 Token::Sharp if self.is_position(at) => self.position(at),
                 Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
                 Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),
