@@ -203,11 +203,10 @@ impl Binder<'_> {
 
     /// A list without its NULLs, which are equal to nothing. Lists of lists stay as they are.
     fn without_nulls(&self, list: Scalar) -> Result<Scalar> {
-        let list = self.typed(list)?;
         match list.sql_type().element() {
             Some(element) if element.element().is_none() => {
                 let null = Scalar::Constant(Constant::null(SqlType::Unknown));
-                self.call("array_remove", vec![list, null])
+                self.call("array_remove", vec![self.typed(list)?, null])
             }
             _ => Ok(list),
         }

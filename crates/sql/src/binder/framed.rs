@@ -14,6 +14,7 @@ use super::Binder;
 use super::aggregates::is_other_form;
 use super::functions::{is_distinct, written};
 use super::scope::Level;
+use super::windows::{ignores_nulls, is_window_function};
 use crate::algebra::Scalar;
 use crate::quoting::quoted;
 use crate::walking::each_expression;
@@ -53,6 +54,10 @@ impl Binder<'_> {
         let order = own_order(function);
         let is_of_groups = is_other_form(name) && !matches!(name, "any_value" | "list");
         let is_ordered = !order.is_empty() && (is_other_form(name) || !aggregates(name).is_empty());
+        if !order.is_empty() && !is_ordered && is_window_function(name) {
+            let error = Error::unsupported(format!("an ORDER BY of its own is not supported for {name}"));
+            return Err(error.with_code("0A000").with_hint("OVER (… ORDER BY …) says the order of the rows"));
+        }
         if !function.within_group.is_empty() || !is_of_groups && !is_ordered {
             return Ok(None);
         }
@@ -86,7 +91,11 @@ impl Binder<'_> {
             keys => format!(" ORDER BY {}", keys.join(", ")),
         };
         let distinct = if is_distinct(function) { "DISTINCT " } else { "" };
-        let aggregate = format!("{}({distinct}{taken}{order})", quoted(name));
+        let filter = match ignores_nulls(function) {
+            true => format!(" FILTER (WHERE {} IS NOT NULL)", of_element(arguments[0])),
+            false => String::new(),
+        };
+        let aggregate = format!("{}({distinct}{taken}{order}){filter}", quoted(name));
         let array = self.scalar(&Expr::Function(array_of(function, &values)?), level)?;
         self.aggregate_of_elements(&aggregate, array, level).map(Some)
     }

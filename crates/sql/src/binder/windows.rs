@@ -645,7 +645,7 @@ fn constant_in(scalar: Scalar) -> Result<Scalar> {
 }
 
 /// Whether a function passes over NULLs.
-fn ignores_nulls(function: &Function) -> bool {
+pub(super) fn ignores_nulls(function: &Function) -> bool {
     let ignore = NullTreatment::IgnoreNulls;
     function.null_treatment.as_ref() == Some(&ignore)
         || matches!(&function.args, FunctionArguments::List(list) if list.clauses.iter().any(|clause| {

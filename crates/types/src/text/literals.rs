@@ -83,8 +83,8 @@ fn split_list(inside: &str, mut element: impl FnMut(Option<&str>, bool)) -> Opti
     Some(())
 }
 
-/// The parts with commas between them of what stands in DuckDB's brackets, values or pairs of a name and a value; `None`
-/// if quotes or brackets are open at its end.
+/// The parts with commas between them of what stands in DuckDB's brackets, values or pairs of a name and a value.
+/// `None` if quotes or brackets are open at its end.
 fn items_of(inside: &str, are_pairs: bool) -> Option<Vec<&str>> {
     let mut items = Vec::new();
     let mut rest = trim(inside);

@@ -325,8 +325,7 @@ impl Text<'_> {
 
     /// A comma behind the last part of a list, which means nothing. Arguments and names of columns have none.
     fn last_comma(&mut self, at: usize, opened: usize) {
-        const CLAUSES: [&str; 10] =
-            ["WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "WINDOW", "UNION", "EXCEPT", "INTERSECT"];
+        const CLAUSES: [&str; 7] = ["WHERE", "GROUP", "HAVING", "ORDER", "UNION", "EXCEPT", "INTERSECT"];
         let is_last = match self.token(at + 1) {
             Token::RBracket | Token::RBrace => true,
             Token::RParen => {
@@ -342,7 +341,10 @@ impl Text<'_> {
                 let found = (0..at).rev().find(clause);
                 found.is_some_and(|found| self.is_any(found, &["SELECT", "FROM", "VALUES", "SET", "GROUP"]))
             }
-            _ => self.is_any(at + 1, &CLAUSES),
+            _ => {
+                self.is_any(at + 1, &CLAUSES)
+                    || self.is(at + 1, "LIMIT") && matches!(self.token(at + 2), Token::Number(..))
+            }
         };
         if is_last {
             self.drop(at..at + 1);

@@ -41,8 +41,12 @@ impl Text<'_> {
 
     /// `* REPLACE a + 1 AS a`, without parentheses.
     pub(super) fn star_replace(&mut self, at: usize) {
-        let is_behind_star = at > 0 && matches!(self.token(at - 1), Token::Mul);
-        if !is_behind_star || *self.token(at + 1) == Token::LParen {
+        // A star that is no sign of multiplication.
+        let is_star = at > 1
+            && *self.token(at - 1) == Token::Mul
+            && (matches!(self.token(at - 2), Token::Comma | Token::LParen | Token::Period)
+                || self.is_any(at - 2, &["SELECT", "DISTINCT", "ALL"]));
+        if !is_star || *self.token(at + 1) == Token::LParen {
             return;
         }
         let named = self.next_of(at, &["AS", "FROM"]).filter(|place| self.is(*place, "AS"));
