@@ -107,7 +107,7 @@ impl Binder<'_> {
     }
 
     /// A query in FROM, whose rows are locked as these clauses say.
-    fn derived(
+    fn locked_query(
         &self,
         query: &Query,
         locks: Option<&[LockClause]>,
@@ -292,10 +292,10 @@ impl Binder<'_> {
                 let called = alias.as_ref().map(|alias| normalized(&alias.name));
                 let locks = self.locking.borrow_mut().as_mut().map(|locking| locking.clauses_of(called.as_deref()));
                 let locks = locks.filter(|locks| !locks.is_empty() && !matches!(*subquery.body, SetExpr::Values(_)));
-                let rows = match self.derived(subquery, locks.as_deref(), around, withs) {
+                let rows = match self.locked_query(subquery, locks.as_deref(), around, withs) {
                     // DuckDB's subqueries are LATERAL where they have to be.
                     Err(error) if !*lateral && matches!(error.code(), Some("42703" | "42P01")) => {
-                        self.derived(subquery, locks.as_deref(), Some(before), withs).map_err(|_| error)?
+                        self.locked_query(subquery, locks.as_deref(), Some(before), withs).map_err(|_| error)?
                     }
                     other => other?,
                 };

@@ -329,9 +329,10 @@ impl Text<'_> {
         let is_last = match self.token(at + 1) {
             Token::RBracket | Token::RBrace => true,
             Token::RParen => {
-                let is_named = opened > 0
-                    && matches!(self.token(opened - 1), Token::Word(word)
-                        if word.quote_style.is_some() || word.keyword == Keyword::NoKeyword);
+                // Names of functions and tables are before all others.
+                let lists = ["IN", "VALUES", "EXCLUDE", "EXCEPT", "REPLACE", "RENAME", "ROW", "BY", "ON"];
+                let is_named =
+                    opened > 0 && matches!(self.token(opened - 1), Token::Word(_)) && !self.is_any(opened - 1, &lists);
                 self.statement != Keyword::CREATE && !is_named || self.is_table_of(opened)
             }
             Token::SemiColon | Token::EOF => {
