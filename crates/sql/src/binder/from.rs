@@ -294,7 +294,12 @@ impl Binder<'_> {
                 let locks = locks.filter(|locks| !locks.is_empty() && !matches!(*subquery.body, SetExpr::Values(_)));
                 let rows = match self.locked_query(subquery, locks.as_deref(), around, withs) {
                     // DuckDB's subqueries are LATERAL where they have to be.
-                    Err(error) if !*lateral && matches!(error.code(), Some("42703" | "42P01")) => {
+                    Err(error)
+                        if !*lateral
+                            && matches!(error.code(), Some("42703" | "42P01"))
+                            && !before.names.sources.is_empty()
+                            && self.may_try_again() =>
+                    {
                         self.locked_query(subquery, locks.as_deref(), Some(before), withs).map_err(|_| error)?
                     }
                     other => other?,

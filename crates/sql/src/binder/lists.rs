@@ -110,7 +110,12 @@ impl Binder<'_> {
         if is_undecided(&list) {
             let of = |element| self.of_elements(list.clone(), &element);
             let made = self.over_list(what, of(SqlType::Integer)?, names, body, condition, level);
-            return made.or_else(|_| self.over_list(what, of(SqlType::Text)?, names, body, condition, level));
+            return match made {
+                Err(_) if self.may_try_again() => {
+                    self.over_list(what, of(SqlType::Text)?, names, body, condition, level)
+                }
+                other => other,
+            };
         }
         let element = names.first().map(normalized).unwrap_or_default();
         let index = names.get(1).map_or_else(|| "lambda index".to_owned(), normalized);
