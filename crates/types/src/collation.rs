@@ -14,6 +14,8 @@ use diligence_base::{Error, Result};
 use icu_collator::options::{AlternateHandling, CaseLevel, CollatorOptions, MaxVariable, Strength};
 use icu_collator::{CollatorBorrowed, CollatorPreferences};
 use icu_locale_core::Locale;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 use crate::enum_type::quoted;
 
@@ -63,10 +65,38 @@ static LOCALES: LazyLock<Vec<&'static str>> = LazyLock::new(|| include_str!("col
 
 /// Collations by bytes: their numbers and names.
 const BY_BYTES: [(u32, &str); 4] = [(DEFAULT_OID, "default"), (C_OID, "C"), (951, "POSIX"), (12_340, "ucs_basic")];
+/// DuckDB's collations: their numbers, which are none of PostgreSQL's, their names, and what they do not tell apart.
+const FOLDED: [(u32, &str, Folded); 5] = [
+    (16_379, "nfc", Folded { case: false, accents: false }),
+    (16_380, "nocase", Folded { case: true, accents: false }),
+    (16_381, "noaccent", Folded { case: false, accents: true }),
+    (16_382, "nocase.noaccent", Folded { case: true, accents: true }),
+    (16_383, "noaccent.nocase", Folded { case: true, accents: true }),
+];
+
+/// What a collation of DuckDB's does not tell apart; what is left is compared by its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Folded {
+    case: bool,
+    accents: bool,
+}
+
 /// The collation of all languages, as PostgreSQL calls it from version 16 on.
 const UNICODE: (u32, &str) = (963, "unicode");
 
 impl Collation {
+    /// The collation that DuckDB has of a name: `nocase` and its kin, a language's, or one by bytes.
+    pub fn of_duckdb(name: &str) -> Option<Self> {
+        if let Some((oid, name, _)) = FOLDED.iter().find(|(_, known, _)| *known == name) {
+            let order = TextOrder::Icu { locale: (*name).to_owned(), is_deterministic: false };
+            return Some(Self { oid: *oid, schema: None, name: (*name).to_owned(), order });
+        }
+        match name {
+            "c" | "posix" => Self::predefined(&name.to_uppercase()),
+            language => Self::predefined(&format!("{language}{LOCALE_SUFFIX}")),
+        }
+    }
+
     /// The collation of PostgreSQL's of a name in `pg_catalog`.
     pub fn predefined(name: &str) -> Option<Self> {
         let found = |oid, order| Some(Self { oid, schema: None, name: name.to_owned(), order });
@@ -108,6 +138,12 @@ impl Collation {
     /// Whether only texts of the same bytes are equal.
     pub fn is_deterministic(&self) -> bool {
         !matches!(self.order, TextOrder::Icu { is_deterministic: false, .. })
+    }
+
+    /// Whether one of DuckDB's does not tell apart cases, and accents; `None` for all others.
+    pub fn folds(&self) -> Option<(bool, bool)> {
+        let (.., folded) = FOLDED.iter().find(|(oid, ..)| *oid == self.oid)?;
+        Some((folded.case, folded.accents))
     }
 
     /// Whether texts are compared by their bytes.
@@ -180,22 +216,35 @@ fn by_locale(locale: &str) -> TextOrder {
     TextOrder::Icu { locale: locale.to_owned(), is_deterministic: true }
 }
 
-/// Compares texts as ICU does for a locale.
+/// Compares texts as ICU does for a locale, or as DuckDB's collations do.
 #[derive(Clone)]
 pub struct Collator {
-    collator: Arc<CollatorBorrowed<'static>>,
+    keys: Keys,
     is_deterministic: bool,
+}
+
+/// What makes keys of texts.
+#[derive(Clone)]
+enum Keys {
+    Icu(Arc<CollatorBorrowed<'static>>),
+    Folded(Folded),
 }
 
 impl fmt::Debug for Collator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Collator({:?})", self.collator.resolved_options())
+        match &self.keys {
+            Keys::Icu(collator) => write!(f, "Collator({:?})", collator.resolved_options()),
+            Keys::Folded(folded) => write!(f, "Collator({folded:?})"),
+        }
     }
 }
 
 impl Collator {
     /// For a locale. Fails with 22023 if there is none, 0A000 for what it asks that cannot be done.
     pub fn new(locale: &str, is_deterministic: bool) -> Result<Self> {
+        if let Some((.., folded)) = FOLDED.iter().find(|(_, known, _)| *known == locale) {
+            return Ok(Self { keys: Keys::Folded(*folded), is_deterministic });
+        }
         let wrong = |why: &dyn fmt::Display| {
             Error::input(format!("could not open collator for locale \"{locale}\": {why}")).with_code("22023")
         };
@@ -204,20 +253,44 @@ impl Collator {
         let options = options(locale, &known)?;
         let collator = CollatorBorrowed::try_new(CollatorPreferences::from(&known), options);
         let collator = Arc::new(collator.map_err(|error| wrong(&error))?);
-        Ok(Self { collator, is_deterministic })
+        Ok(Self { keys: Keys::Icu(collator), is_deterministic })
     }
 
     /// Writes the bytes that sort as the text does, in the place of what was there.
     pub fn key<'k>(&self, text: &str, key: &'k mut Vec<u8>) -> &'k [u8] {
         key.clear();
-        // A vector takes all.
-        let Ok(()) = self.collator.write_sort_key_to(text, key);
+        match &self.keys {
+            Keys::Icu(collator) => {
+                // A vector takes all.
+                let Ok(()) = collator.write_sort_key_to(text, key);
+            }
+            Keys::Folded(folded) => folded.key(text, key),
+        }
         if self.is_deterministic {
             // No key of ICU's has a zero in it: it ends before all that goes on.
             key.push(0);
             key.extend_from_slice(text.as_bytes());
         }
         key
+    }
+}
+
+impl Folded {
+    fn key(self, text: &str, key: &mut Vec<u8>) {
+        let mut letter_bytes = [0; 4];
+        let mut put = |letter: char| key.extend_from_slice(letter.encode_utf8(&mut letter_bytes).as_bytes());
+        match self {
+            Self { case: false, accents: false } => text.nfc().for_each(&mut put),
+            Self { case: true, accents: false } => text.chars().flat_map(char::to_lowercase).for_each(&mut put),
+            Self { case, accents: true } => {
+                for letter in text.nfd().filter(|letter| !is_combining_mark(*letter)).nfc() {
+                    match case {
+                        true => letter.to_lowercase().for_each(&mut put),
+                        false => put(letter),
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -350,6 +423,18 @@ mod tests {
         }
         assert_eq!(Collation::predefined("de-x-icu").unwrap().to_string(), "\"de-x-icu\"");
         assert!(Collation::predefined("nope-x-icu").is_none() && Collation::predefined("DE-x-icu").is_none());
+    }
+
+    #[test]
+    fn folded_texts_are_compared_by_their_bytes() {
+        let key = |name: &str, text: &str| {
+            let collator = Collation::of_duckdb(name).unwrap().collator().unwrap().unwrap();
+            collator.key(text, &mut Vec::new()).to_vec()
+        };
+        assert_eq!(key("nocase", "ÄbC"), "äbc".as_bytes());
+        assert_eq!(key("noaccent", "ÄbC"), b"AbC");
+        assert_eq!(key("nocase.noaccent", "ÄbC"), b"abc");
+        assert_eq!(key("nfc", "a\u{308}"), "ä".as_bytes());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{AggregateBody, AggregateCall, resolve_aggregate};
-use diligence_types::sql_type::RecordField;
+use diligence_types::sql_type::{Category, RecordField};
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, OrderByExpr,
     OrderByOptions,
@@ -57,13 +57,19 @@ impl Binder<'_> {
     /// An aggregate without OVER: columns of the level that it belongs to. Fails with 42803 where no aggregate may
     /// stand.
     pub(super) fn aggregate(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
-        let (target, name, parts) = self.aggregate_at(name, function, level)?;
+        let (target, meant, parts) = self.aggregate_at(name, function, level)?;
+        let (name, parts, of_times) = self.middle(name, meant, parts)?;
         let call = self.chosen(name, &parts)?;
         if parts.is_within_group {
             let direct = parts.arguments.len() - parts.order.len();
             target.directs.borrow_mut().extend(parts.arguments[..direct].iter().cloned());
         }
-        self.computed(name, call, parts, &|item, nullable| self.placed_for(level, target, item, nullable))
+        let value =
+            self.computed(name, call, parts, &|item, nullable| self.placed_for(level, target, item, nullable))?;
+        match of_times {
+            Some(sql_type) => self.time_of_seconds(value, &sql_type),
+            None => Ok(value),
+        }
     }
 
     /// The level that an aggregate belongs to, and what is bound of its call, by PostgreSQL's name of it. Fails with
@@ -121,18 +127,29 @@ impl Binder<'_> {
             let error = Error::input("function array_agg(unknown) is not unique").with_code("42725");
             return Err(error.with_hint("cast the argument: array_agg('a'::text)"));
         }
+        let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
+        // Structs have an order, but the engine has no extremes of them.
+        if let ("min" | "max", [value], false) = (name, parts.arguments.as_slice(), parts.is_within_group)
+            && matches!(value.sql_type().innermost(), SqlType::Record(_))
+        {
+            let value = value.clone();
+            let filter = Some(Scalar::all([is_there(&value)].into_iter().chain(parts.filter.take())));
+            let order = vec![SortKey { scalar: value, descending: name == "max", nulls_first: false }];
+            return Ok(("first_value", Call { order, filter, is_distinct: false, ..parts }));
+        }
         if !is_other_form(name) {
             return Ok((name, parts));
         }
         if name == "list" {
             return Ok(("array_agg", parts));
         }
-        let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
         if name == "any_value" {
             if let Some(value) = parts.arguments.first().filter(|value| value.nullable()) {
                 parts.filter = Some(Scalar::all([is_there(value)].into_iter().chain(parts.filter.take())));
             }
-            return Ok((name, parts));
+            // The first one in the order that is said.
+            let is_ordered = !parts.order.is_empty() && !parts.is_within_group;
+            return Ok((if is_ordered { "first_value" } else { name }, parts));
         }
         // Of so many rows, an array.
         if parts.arguments.len() == 3 && parts.order.is_empty() && !parts.is_distinct {
@@ -177,6 +194,46 @@ impl Binder<'_> {
                 let order = vec![key(by, name.contains("max"))];
                 Ok(("first_value", Call { arguments: vec![value], order, filter: Some(filter), ..parts }))
             }
+        }
+    }
+
+    /// DuckDB's `median` and `quantile_cont` of what has no numbers between its values: of texts the one in the middle,
+    /// of times that between two. The last part is the type of the time, whose value is computed in seconds.
+    fn middle<'n>(&self, written: &str, name: &'n str, parts: Call) -> Result<(&'n str, Call, Option<SqlType>)> {
+        let (by, value) = match (written, parts.arguments.as_slice()) {
+            ("median", [value]) if !parts.is_within_group && parts.order.is_empty() => {
+                let half = datafusion_common::ScalarValue::Float64(Some(0.5));
+                (Scalar::Constant(Constant { value: half, sql_type: SqlType::Double }), value.clone())
+            }
+            ("quantile_cont", [by, value]) if by.sql_type().element().is_none() => (by.clone(), value.clone()),
+            _ => return Ok((name, parts, None)),
+        };
+        let key = |scalar: &Scalar| SortKey { scalar: scalar.clone(), descending: false, nulls_first: false };
+        let sql_type = value.sql_type();
+        match &sql_type {
+            SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => {
+                let epoch = Scalar::Constant(Constant::text("epoch"));
+                let seconds = self.call("date_part", vec![epoch, value])?;
+                let order = vec![key(&seconds)];
+                let parts = Call { arguments: vec![by, seconds], order, is_within_group: true, ..parts };
+                let of_times = if sql_type == SqlType::Date { SqlType::Timestamp } else { sql_type.clone() };
+                Ok(("percentile_cont", parts, Some(of_times)))
+            }
+            other if written == "median" && matches!(other.category(), Category::String | Category::Enum) => {
+                let order = vec![key(&value)];
+                let parts = Call { arguments: vec![by, value], order, is_within_group: true, ..parts };
+                Ok(("percentile_disc", parts, None))
+            }
+            _ => Ok((name, parts, None)),
+        }
+    }
+
+    /// The time that is so many seconds from 1970 on, in UTC.
+    fn time_of_seconds(&self, seconds: Scalar, sql_type: &SqlType) -> Result<Scalar> {
+        let time = self.call("to_timestamp", vec![seconds])?;
+        match sql_type {
+            SqlType::Timestamp => self.call("timezone", vec![Scalar::Constant(Constant::text("UTC")), time]),
+            _ => Ok(time),
         }
     }
 

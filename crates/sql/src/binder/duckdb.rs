@@ -6,6 +6,7 @@ use diligence_types::functions::has_function;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, Ident, UnaryOperator};
 
+use super::duckdb_types::duckdb_name;
 use super::functions::{bare_name, written};
 use super::json_types::transformed;
 use super::operators::{Way, record, row};
@@ -150,6 +151,27 @@ impl Binder<'_> {
                 self.call("strftime", plain.collect::<Result<_>>()?).map(Some)
             }
             ("contains", 2) => self.contains(bound()?).map(Some),
+            ("list_has_any" | "array_has_any" | "list_intersect" | "array_intersect", 2) => {
+                let [list, other] = pair(bound()?)?;
+                self.call(name, vec![self.without_nulls(list)?, other]).map(Some)
+            }
+            ("list_has_all" | "array_has_all", 2) => {
+                let [list, wanted] = pair(bound()?)?;
+                self.call(name, vec![list, self.without_nulls(wanted)?]).map(Some)
+            }
+            ("list_distinct" | "array_distinct", 1) => {
+                let list = bound()?.into_iter().map(|list| self.without_nulls(list)).collect::<Result<_>>()?;
+                self.call(name, list).map(Some)
+            }
+            ("trunc" | "mod" | "log" | "repeat" | "json_object", 2) | ("last_day" | "sha256", 1) => {
+                self.of_other_types(name, bound()?, level).map(Some)
+            }
+            ("typeof", 1) => {
+                let [value] = <[Scalar; 1]>::try_from(bound()?).map_err(|_| Error::bug("one argument is one"))?;
+                let is_null = value.as_constant().is_some_and(Constant::is_null);
+                let value = if is_null { value } else { self.typed_array(self.typed(value)?)? };
+                Ok(Some(Scalar::Constant(Constant::text(duckdb_name(&value.sql_type())))))
+            }
             ("list_zip" | "array_zip", 2..) => self.zipped(name, function, bound()?, level),
             ("array_value" | "list_pack", _) => self.array(bound()?).map(Some),
             ("map_contains_value", 2) => {
@@ -176,6 +198,60 @@ impl Binder<'_> {
                 self.time_part(name, part, time, level).map(Some)
             }
             _ => Ok(None),
+        }
+    }
+
+    /// A list without its NULLs, which are equal to nothing. Lists of lists stay as they are.
+    fn without_nulls(&self, list: Scalar) -> Result<Scalar> {
+        match list.sql_type().element() {
+            Some(element) if element.element().is_none() => {
+                let null = Scalar::Constant(Constant::null(SqlType::Unknown));
+                self.call("array_remove", vec![self.typed(list)?, null])
+            }
+            _ => Ok(list),
+        }
+    }
+
+    /// Functions of PostgreSQL's that take other types in DuckDB.
+    fn of_other_types(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
+        let is_float = |scalar: &Scalar| matches!(scalar.sql_type(), SqlType::Double | SqlType::Real);
+        let types = arguments.iter().map(|scalar| scalar.sql_type().uncollated()).collect::<Vec<_>>();
+        match (name, arguments.as_slice(), types.as_slice()) {
+            ("trunc", [value, digits], _) if is_float(value) => {
+                self.call("trunc of floats", vec![value.clone(), digits.clone()])
+            }
+            ("mod", [value, divisor], _) if is_float(value) || is_float(divisor) => {
+                self.call("mod of floats", vec![value.clone(), divisor.clone()])
+            }
+            ("log", [base, value], _) if is_float(base) || is_float(value) => {
+                let double = |scalar: &Scalar| self.cast(scalar.clone(), &SqlType::Double, Way::Implicit);
+                let [base, value] = [double(base)?, double(value)?];
+                self.operator("/", vec![self.call("log10", vec![value])?, self.call("log10", vec![base])?])
+            }
+            ("repeat", [text, count], [_, SqlType::BigInt]) => {
+                let count = self.explicit(count.clone(), &SqlType::Integer, false)?;
+                self.of_other_types(name, vec![text.clone(), count], level)
+            }
+            ("repeat", [bytes, count], [SqlType::Bytea, _]) => {
+                let hex = || Scalar::Constant(Constant::text("hex"));
+                let digits = self.call("encode", vec![bytes.clone(), hex()])?;
+                self.call("decode", vec![self.call("repeat", vec![digits, count.clone()])?, hex()])
+            }
+            // A text that is no array is a key.
+            ("json_object", [key, _], [SqlType::Unknown, SqlType::Unknown])
+                if Self::candidate(key).literal.is_some_and(|key| !key.trim_start().starts_with('{')) =>
+            {
+                self.call("duckdb json_object", arguments)
+            }
+            ("last_day", [time], [SqlType::Timestamp | SqlType::TimestampTz]) => {
+                self.call("last_day", vec![self.explicit(time.clone(), &SqlType::Date, false)?])
+            }
+            ("sha256", [text], [SqlType::Text | SqlType::Varchar(_)]) => {
+                let constant = |text: &str| Scalar::Constant(Constant::text(text));
+                let bytes = self.call("convert_to", vec![text.clone(), constant("UTF8")])?;
+                self.call("encode", vec![self.call("sha256", vec![bytes])?, constant("hex")])
+            }
+            _ => self.named_call(name, arguments, level),
         }
     }
 

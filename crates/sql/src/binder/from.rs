@@ -10,7 +10,7 @@ use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator,
-    ObjectName, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins,
+    LockClause, ObjectName, Query, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins,
 };
 
 use super::functions::{bare_name, is_row_function, written};
@@ -106,6 +106,20 @@ impl Binder<'_> {
             left = self.join(left, right, &join.join_operator, is_lateral, outer, withs)?;
         }
         Ok(left)
+    }
+
+    /// A query in FROM, whose rows are locked as these clauses say.
+    fn locked_query(
+        &self,
+        query: &Query,
+        locks: Option<&[LockClause]>,
+        around: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Rows> {
+        let Some(locks) = locks else { return self.query(query, around, withs) };
+        let mut locked = query.clone();
+        locked.locks.extend_from_slice(locks);
+        self.query(&locked, around, withs)
     }
 
     fn join(
@@ -290,13 +304,17 @@ impl Binder<'_> {
                 let called = alias.as_ref().map(|alias| normalized(&alias.name));
                 let locks = self.locking.borrow_mut().as_mut().map(|locking| locking.clauses_of(called.as_deref()));
                 let locks = locks.filter(|locks| !locks.is_empty() && !matches!(*subquery.body, SetExpr::Values(_)));
-                let rows = match &locks {
-                    None => self.query(subquery, around, withs)?,
-                    Some(locks) => {
-                        let mut locked = subquery.as_ref().clone();
-                        locked.locks.extend_from_slice(locks);
-                        self.query(&locked, around, withs)?
+                let rows = match self.locked_query(subquery, locks.as_deref(), around, withs) {
+                    // DuckDB's subqueries are LATERAL where they have to be.
+                    Err(error)
+                        if !*lateral
+                            && matches!(error.code(), Some("42703" | "42P01"))
+                            && !before.names.sources.is_empty()
+                            && self.may_try_again() =>
+                    {
+                        self.locked_query(subquery, locks.as_deref(), Some(before), withs).map_err(|_| error)?
                     }
+                    other => other?,
                 };
                 let rows = self.settled(rows)?;
                 let columns = rows.columns();

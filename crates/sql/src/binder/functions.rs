@@ -669,7 +669,7 @@ impl Binder<'_> {
             "current_time" => self.with_digits(self.now().cast(SqlType::TimeTz, true), function)?,
             "localtime" => self.with_digits(self.now().cast(SqlType::Time, true), function)?,
             "localtimestamp" => self.with_digits(self.now().cast(SqlType::Timestamp, true), function)?,
-            "pg_typeof" | "typeof" if name == "pg_typeof" || !has_function(name) => {
+            "pg_typeof" => {
                 let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
                 let argument = self.typed_array(argument)?;
                 let name = argument.sql_type().without_modifier().to_string();

@@ -106,6 +106,17 @@ impl Binder<'_> {
         condition: Option<&Expr>,
         level: &Level<'_>,
     ) -> Result<Scalar> {
+        // What the lambda does with an element says of which type it may be.
+        if is_undecided(&list) {
+            let of = |element| self.of_elements(list.clone(), &element);
+            let made = self.over_list(what, of(SqlType::Integer)?, names, body, condition, level);
+            return match made {
+                Err(_) if self.may_try_again() => {
+                    self.over_list(what, of(SqlType::Text)?, names, body, condition, level)
+                }
+                other => other,
+            };
+        }
         let element = names.first().map(normalized).unwrap_or_default();
         let index = names.get(1).map_or_else(|| "lambda index".to_owned(), normalized);
         let (list, from) = self.elements(what, list, &element, &index)?;
@@ -114,7 +125,7 @@ impl Binder<'_> {
         let mut query = crate::parse::query(&format!("SELECT 1 FROM {from} ORDER BY \"elements\".{index}"))?;
         if let SetExpr::Select(select) = query.body.as_mut() {
             select.projection = vec![SelectItem::UnnamedExpr(body.clone())];
-            select.selection = condition.cloned();
+            select.selection = condition.map(as_condition).transpose()?;
         }
         let made = self.with_list(list.clone(), &query, SubqueryKind::Array, level);
         let made = made.map_err(|error| placed(error, || place(body)))?;
@@ -135,7 +146,7 @@ impl Binder<'_> {
         sql_type: SqlType,
         level: &Level<'_>,
     ) -> Result<Scalar> {
-        let filter = condition.map_or_else(String::new, |condition| format!(" WHERE {condition}"));
+        let filter = condition.map_or_else(String::new, |condition| format!(" WHERE CAST({condition} AS boolean)"));
         let text = format!(
             "SELECT map_values(map_from_entries(array_agg(ROW(\"elements\".{index}, {body}) \
              ORDER BY \"elements\".{index}))) FROM {from}{filter}"
@@ -163,7 +174,7 @@ impl Binder<'_> {
         first: Option<&Expr>,
         level: &Level<'_>,
     ) -> Result<Scalar> {
-        let list = self.typed(list)?;
+        let list = self.typed(self.of_elements(list, &SqlType::Integer)?)?;
         if list.sql_type().element().is_none() {
             let message = format!("{what} takes a list, not {}", list.sql_type());
             return Err(Error::input(message).with_code("42804"));
@@ -197,20 +208,27 @@ impl Binder<'_> {
 
     /// An aggregate of a list's elements.
     fn aggregate_of_list(&self, name: &str, list: &Expr, more: &[&Expr], level: &Level<'_>) -> Result<Scalar> {
-        let list = self.scalar(list, level)?;
+        let list = self.of_elements(self.scalar(list, level)?, &SqlType::Integer)?;
         let (list, from) = self.elements(&format!("list_{name}"), list, "element", "place")?;
         let more = more.iter().map(|argument| format!(", {argument}")).collect::<String>();
-        let name = if name == "any_value" { "first" } else { name };
+        let (name, passes_nulls) = if name == "any_value" { ("first", true) } else { (name, false) };
         let order = if IN_ORDER.contains(&name) { " ORDER BY \"place\"" } else { "" };
         // Elements of any type are joined as texts.
         let is_joined = matches!(name, "string_agg" | "group_concat" | "listagg");
         let element = list.sql_type().element().cloned().unwrap_or(SqlType::Text);
         let is_text = matches!(element.uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);
         let as_text = if is_joined && !is_text { "::text" } else { "" };
-        let filter = if name == "first" { " FILTER (WHERE \"element\" IS NOT NULL)" } else { "" };
+        let filter = if passes_nulls { " FILTER (WHERE \"element\" IS NOT NULL)" } else { "" };
         let aggregate = format!("{}(\"element\"{as_text}{more}{order}){filter}", quoted(name));
         let query = crate::parse::query(&format!("SELECT {aggregate} FROM {from}"))?;
         self.with_list(list, &query, SubqueryKind::Value, level)
+    }
+
+    /// An aggregate of the elements of an array, as it is written of `"element"`.
+    pub(super) fn aggregate_of_elements(&self, aggregate: &str, array: Scalar, level: &Level<'_>) -> Result<Scalar> {
+        let (array, from) = self.elements("an aggregate of a frame", array, "element", "place")?;
+        let query = crate::parse::query(&format!("SELECT {aggregate} FROM {from}"))?;
+        self.with_list(array, &query, SubqueryKind::Value, level)
     }
 
     /// A list with a type, and the part of FROM that gives its elements. Fails with 42804 if it is no list.
@@ -230,6 +248,14 @@ impl Binder<'_> {
             Some(_) => format!("\"{ELEMENTS}\"({LIST}) WITH ORDINALITY AS \"elements\"({element}, {index})"),
         };
         Ok((list, from))
+    }
+
+    /// A list of which nothing says what its elements are (NULL, `[]`, `[NULL]`) as one of these; others as they are.
+    fn of_elements(&self, list: Scalar, element: &SqlType) -> Result<Scalar> {
+        match is_undecided(&list) {
+            true => self.cast(list, &SqlType::array_of(element.clone()), Way::Implicit),
+            false => Ok(list),
+        }
     }
 
     /// A query that reads a list, for a list that may be NULL.
@@ -255,6 +281,26 @@ impl Binder<'_> {
             },
         })
     }
+}
+
+/// Whether nothing says of which type the elements of a list are.
+fn is_undecided(list: &Scalar) -> bool {
+    let is_null = |scalar: &Scalar| scalar.as_constant().is_some_and(Constant::is_null);
+    match list {
+        Scalar::Array { elements, sql_type } => {
+            sql_type.element() == Some(&SqlType::Unknown) && elements.iter().all(is_null)
+        }
+        other => other.sql_type() == SqlType::Unknown && is_null(other),
+    }
+}
+
+/// What a lambda gives as a condition: numbers are true where they are not 0.
+fn as_condition(condition: &Expr) -> Result<Expr> {
+    let mut made = crate::parse::expression("CAST(NULL AS boolean)")?;
+    if let Expr::Cast { expr, .. } = &mut made {
+        **expr = condition.clone();
+    }
+    Ok(made)
 }
 
 /// The arguments, if they are expressions without names.

@@ -35,9 +35,11 @@ mod collations;
 mod composed;
 mod domains;
 mod duckdb;
+mod duckdb_types;
 mod expressions;
 mod fields;
 mod folds;
+mod framed;
 mod from;
 mod functions;
 mod grouping;
@@ -401,7 +403,12 @@ struct Binder<'a> {
     is_transient: Cell<bool>,
     /// Of the query whose FROM is being bound.
     locking: RefCell<Option<Locking>>,
+    /// How many parts of the statement were bound a second time, in another way ([`Binder::may_try_again`]).
+    second_tries: Cell<u32>,
 }
+
+/// Parts of a statement that are bound a second time at most: those within others are bound as often again.
+const SECOND_TRIES_MAX: u32 = 64;
 
 impl<'a> Binder<'a> {
     fn new(context: &'a dyn Context) -> Self {
@@ -416,7 +423,15 @@ impl<'a> Binder<'a> {
             routine_depth: Cell::new(0),
             is_transient: Cell::new(false),
             locking: RefCell::default(),
+            second_tries: Cell::new(0),
         }
+    }
+
+    /// Whether a part that could not be bound may be bound in another way.
+    fn may_try_again(&self) -> bool {
+        let tries = self.second_tries.get() + 1;
+        self.second_tries.set(tries);
+        tries <= SECOND_TRIES_MAX
     }
 
     /// The types of the parameters, which are put into the relation; those that nothing has decided are texts.

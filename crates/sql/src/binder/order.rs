@@ -3,8 +3,8 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{
-    Expr, Fetch, FunctionArg, FunctionArgExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query,
-    SelectItem, SetExpr, TableFactor, Value, ValueWithSpan,
+    Expr, Fetch, FunctionArg, FunctionArgExpr, LimitClause, OrderBy, OrderByKind, OrderByOptions, Query, SelectItem,
+    SetExpr, TableFactor, Value, ValueWithSpan,
 };
 
 use super::functions::{bare_name, written};
@@ -74,14 +74,22 @@ impl Binder<'_> {
         }
         match &order.kind {
             OrderByKind::Expressions(keys) => {
-                let key = |written: &'e OrderByExpr| {
+                let mut all = Vec::with_capacity(keys.len());
+                for written in keys {
                     if written.with_fill.is_some() {
                         return Err(unsupported("WITH FILL"));
                     }
-                    let by = self.by(&written.expr, "ORDER BY", items, level)?;
-                    Ok(Key { by, options: &written.options, expression: Some(&written.expr) })
-                };
-                keys.iter().map(key).collect()
+                    let key = |by: By| Key { by, options: &written.options, expression: Some(&written.expr) };
+                    match self.of_columns(&written.expr, level)? {
+                        None => all.push(key(self.by(&written.expr, "ORDER BY", items, level)?)),
+                        Some(each) => {
+                            for (_, expression) in each {
+                                all.push(key(self.by(&expression, "ORDER BY", items, level)?));
+                            }
+                        }
+                    }
+                }
+                Ok(all)
             }
             OrderByKind::All(options) => {
                 Ok((0..items.len()).map(|index| Key { by: By::Item(index), options, expression: None }).collect())
@@ -91,7 +99,19 @@ impl Binder<'_> {
 
     pub(super) fn distinct_on(&self, expressions: &[Expr], items: &[Item<'_>], level: &Level<'_>) -> Result<Vec<By>> {
         level.clause.set(Clause::DistinctOn);
-        expressions.iter().map(|expression| self.by(expression, "SELECT DISTINCT ON", items, level)).collect()
+        let mut all = Vec::with_capacity(expressions.len());
+        for expression in expressions {
+            let by = |expression: &Expr| self.by(expression, "SELECT DISTINCT ON", items, level);
+            match self.of_columns(expression, level)? {
+                None => all.push(by(expression)?),
+                Some(each) => {
+                    for (_, expression) in each {
+                        all.push(by(&expression)?);
+                    }
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// ORDER BY of a set operation: by names and positions of its columns. Fails with 0A000 for another expression.

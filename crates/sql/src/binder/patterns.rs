@@ -2,6 +2,7 @@
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::collation::Collation;
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ValueWithSpan};
 
 use super::collations::{nondeterministic, unlabelled};
@@ -29,6 +30,7 @@ impl Binder<'_> {
                 let text = constant.value.try_as_str().flatten().unwrap_or_default();
                 let mut characters = text.chars();
                 match (characters.next(), characters.next()) {
+                    _ if constant.is_null() => return Ok(Scalar::Constant(Constant::null(SqlType::Boolean))),
                     (first, None) => first,
                     _ => {
                         let error = Error::input("invalid escape string").with_code("22019");
@@ -115,6 +117,16 @@ impl Binder<'_> {
         }
         let what = if ignores_case { "ILIKE" } else { "LIKE" };
         let derived = self.derived_collation([&value, &pattern])?;
+        // DuckDB's collations have a LIKE.
+        if let Some((case, accents)) = derived.collation().and_then(Collation::folds) {
+            let plain = |scalar: Scalar| {
+                let text = unlabelled(self.cast(scalar, &SqlType::Text, Way::Implicit)?);
+                if accents { self.call("strip_accents", vec![text]) } else { Ok(text) }
+            };
+            let (value, pattern) = (Box::new(plain(value)?), Box::new(plain(pattern)?));
+            let ignores_case = ignores_case || case;
+            return Ok(Scalar::Like { value, pattern, escape, is_negated, ignores_case });
+        }
         if derived.collation().is_some_and(|collation| !collation.is_deterministic()) {
             return Err(nondeterministic(what));
         }

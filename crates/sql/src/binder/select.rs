@@ -6,7 +6,7 @@ use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use sqlparser::ast::{
     self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
-    NamedWindowDefinition, OrderBy, Query, RenameSelectItem, Select, SelectFlavor, SelectItem,
+    NamedWindowDefinition, ObjectName, OrderBy, Query, RenameSelectItem, Select, SelectFlavor, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
@@ -561,21 +561,34 @@ impl Binder<'_> {
                 index <= first || is_like(&item.name.to_lowercase(), &pattern)
             });
         }
-        let mut excluded = Vec::new();
+        let mut excluded = Vec::<Vec<&Ident>>::new();
+        let parts = |name: &'e ObjectName| name.0.iter().filter_map(|part| part.as_ident()).collect();
         match &options.opt_exclude {
-            Some(ExcludeSelectItem::Single(name)) => excluded.extend(name.0.last().and_then(|part| part.as_ident())),
-            Some(ExcludeSelectItem::Multiple(names)) => {
-                excluded.extend(names.iter().filter_map(|name| name.0.last()?.as_ident()));
-            }
+            Some(ExcludeSelectItem::Single(name)) => excluded.push(parts(name)),
+            Some(ExcludeSelectItem::Multiple(names)) => excluded.extend(names.iter().map(parts)),
             None => {}
         }
         if let Some(ExceptSelectItem { first_element, additional_elements }) = &options.opt_except {
-            excluded.push(first_element);
-            excluded.extend(additional_elements);
+            excluded.push(vec![first_element]);
+            excluded.extend(additional_elements.iter().map(|name| vec![name]));
         }
-        for name in excluded {
-            let index = find(items, name)?;
-            items.remove(index);
+        for parts in excluded {
+            let Some((name, table)) = parts.split_last() else { continue };
+            // Of one table if the name says so, of each table that has such a column otherwise.
+            let of_table = self.column_of(table, name, level)?;
+            let named = match of_table {
+                Some(_) => None,
+                None => Some(items[find(items, name)?].name.clone()),
+            };
+            let mut index = 0;
+            items.retain(|item| {
+                index += 1;
+                let is_gone = match &named {
+                    Some(named) => item.name == *named,
+                    None => item.scalar.as_column() == of_table,
+                };
+                index <= first || !is_gone
+            });
         }
         if let Some(replaced) = &options.opt_replace {
             for element in &replaced.items {
@@ -591,9 +604,27 @@ impl Binder<'_> {
         };
         let found = renamed.iter().map(|one| Ok((find(items, &one.ident)?, normalized(&one.alias))));
         for (index, name) in found.collect::<Result<Vec<_>>>()? {
-            items[index].name = name;
+            let old = std::mem::replace(&mut items[index].name, name.clone());
+            items[first..].iter_mut().filter(|item| item.name == old).for_each(|item| item.name.clone_from(&name));
         }
         Ok(())
+    }
+
+    /// The column that a name with a table's name in front means; `None` for any other name. Fails with 42703 if the
+    /// table has no such column.
+    fn column_of(&self, table: &[&Ident], name: &Ident, level: &Level<'_>) -> Result<Option<ColumnId>> {
+        let names = table.iter().map(|part| (*part).clone()).collect::<Vec<_>>();
+        let mut levels = std::iter::successors(Some(level), |level| level.outer);
+        let Some(source) = levels.find_map(|at| at.names.source(&names)) else { return Ok(None) };
+        let wanted = normalized(name);
+        let exact = source.columns.iter().find(|column| column.name == wanted);
+        let found = exact.or_else(|| source.columns.iter().find(|column| column.name.eq_ignore_ascii_case(&wanted)));
+        let found = found.ok_or_else(|| {
+            let error = Error::input(format!("no column is named '{}'", name.value)).with_code("42703");
+            let known = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+            errors::suggest(errors::at(error, name_place(name)), &name.value, &known)
+        })?;
+        Ok(Some(found.id))
     }
 }
 

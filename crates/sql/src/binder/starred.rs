@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
 use sqlparser::ast::{
-    BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Value,
-    VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    RenameSelectItem, Value, VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::functions::{bare_name, written};
@@ -64,8 +64,13 @@ impl Binder<'_> {
     pub(super) fn alias_of_columns(&self, alias: &str, column: Option<&str>, item: &Expr) -> Result<String> {
         let (Some(column), true) = (column, alias.contains('\\')) else { return Ok(alias.to_owned()) };
         let pattern = match call_of(item) {
-            Some(Expr::Function(function)) if bare_name(&function) == "columns" => match written(&function) {
-                [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => value.value.clone().into_string(),
+            Some(Expr::Function(function)) => match (bare_name(&function).as_str(), written(&function)) {
+                ("columns", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))]) => {
+                    value.value.clone().into_string()
+                }
+                ("columns similar", [.., FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))]) => {
+                    value.value.clone().into_string().map(|pattern| format!("^(?:{pattern})$"))
+                }
                 _ => None,
             },
             _ => None,
@@ -93,7 +98,11 @@ impl Binder<'_> {
 
     fn meant(&self, call: &Expr, level: &Level<'_>) -> Result<Vec<Chosen>> {
         let Expr::Function(function) = call else { return Err(Error::bug("COLUMNS is a call")) };
-        if let [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table))] = written(function) {
+        if let [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)), pattern @ ..] = written(function) {
+            let pattern = match pattern {
+                [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => value.value.clone().into_string(),
+                _ => None,
+            };
             let names = table.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
             let source = level
                 .names
@@ -103,7 +112,19 @@ impl Binder<'_> {
                 let parts = names.iter().cloned().chain([Ident::with_quote('"', name)]);
                 (name.clone(), Expr::CompoundIdentifier(parts.collect()))
             };
-            return Ok(source.columns.iter().map(|column| of_table(&column.name)).collect());
+            let mut chosen = Vec::new();
+            for column in &source.columns {
+                // `t.* LIKE 'p'`
+                let fits = match &pattern {
+                    Some(pattern) => fits(&bare_name(function), &column.name, pattern)?,
+                    None => true,
+                };
+                chosen.extend(fits.then(|| of_table(&column.name)));
+            }
+            return match chosen.is_empty() {
+                true => Err(Error::input(format!("no column of '{table}' fits")).with_code("42703")),
+                false => Ok(chosen),
+            };
         }
         let names = level.names.columns().map(|column| column.name.clone()).collect::<Vec<_>>();
         self.chosen_columns(call, &names)
@@ -114,6 +135,24 @@ impl Binder<'_> {
     pub(super) fn chosen_columns(&self, call: &Expr, names: &[String]) -> Result<Vec<Chosen>> {
         let Expr::Function(function) = call else { return Err(Error::bug("COLUMNS is a call")) };
         let wrong = || Error::input("COLUMNS takes *, a pattern, a list of names or a lambda").with_code("42883");
+        // `* EXCLUDE (a) LIKE 'p'`
+        if let [
+            FunctionArg::Unnamed(FunctionArgExpr::WildcardWithOptions(options)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))),
+        ] = written(function)
+        {
+            let pattern = value.value.clone().into_string().ok_or_else(wrong)?;
+            let mut chosen = Vec::new();
+            for column in starred(options, names)? {
+                if fits(&bare_name(function), &column.0, &pattern)? {
+                    chosen.push(column);
+                }
+            }
+            return match chosen.is_empty() {
+                true => Err(Error::input(format!("no column fits {call}")).with_code("42703")),
+                false => Ok(chosen),
+            };
+        }
         let [FunctionArg::Unnamed(argument)] = written(function) else { return Err(wrong()) };
         let plain = |name: &String| (name.clone(), Expr::Identifier(Ident::with_quote('"', name)));
         let chosen = match argument {
@@ -187,7 +226,13 @@ fn starred(options: &WildcardAdditionalOptions, names: &[String]) -> Result<Vec<
             Some(element) => Expr::Nested(Box::new(element.expr.clone())),
             None => Expr::Identifier(Ident::with_quote('"', name)),
         };
-        (name.clone(), column)
+        let renamed = match &options.opt_rename {
+            Some(RenameSelectItem::Single(one)) => std::slice::from_ref(one),
+            Some(RenameSelectItem::Multiple(several)) => several,
+            None => &[],
+        };
+        let other = renamed.iter().find(|one| is(&one.ident, name));
+        (other.map_or_else(|| name.clone(), |one| normalized(&one.alias)), column)
     });
     Ok(chosen.collect())
 }

@@ -7,6 +7,7 @@ use sqlparser::ast::{AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArg
 
 use super::functions::{bare_name, written};
 use super::lists::is_lambda;
+use super::operators::Way;
 use super::scope::Level;
 use super::{Binder, unsupported};
 use crate::algebra::{Constant, Quantifier, Scalar};
@@ -98,26 +99,17 @@ impl Binder<'_> {
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
                     if is_text(&scalar) =>
                 {
-                    let bound = |bound: &Option<Expr>, open: i32| match bound {
-                        Some(bound) => self.scalar(bound, level),
-                        None => Ok(Scalar::Constant(Constant::integer(open))),
-                    };
+                    let bound = |bound: &Option<Expr>, open| self.bound(bound.as_ref(), open, level);
                     let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, -1)?);
                     self.call("text part", vec![scalar, low, high])?
                 }
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {
-                    let bound = |bound: &Option<Expr>, open: i32| match bound {
-                        Some(bound) => self.scalar(bound, level),
-                        None => Ok(Scalar::Constant(Constant::integer(open))),
-                    };
+                    let bound = |bound: &Option<Expr>, open| self.bound(bound.as_ref(), open, level);
                     let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, i32::MAX)?);
                     self.call(SLICE, vec![scalar, low, high])?
                 }
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: Some(step) }) => {
-                    let bound = |bound: &Option<Expr>, open: i32| match bound {
-                        Some(bound) => self.scalar(bound, level),
-                        None => Ok(Scalar::Constant(Constant::integer(open))),
-                    };
+                    let bound = |bound: &Option<Expr>, open| self.bound(bound.as_ref(), open, level);
                     let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, i32::MAX)?);
                     self.call("list_slice", vec![scalar, low, high, self.scalar(step, level)?])?
                 }
@@ -139,11 +131,7 @@ impl Binder<'_> {
         let mut array = array;
         for (depth, slice) in slices.iter().take(dimensions).enumerate() {
             let Some((low, high)) = bounds_of(slice) else { return Err(Error::bug("a slice without bounds")) };
-            let bound = |bound: Option<&Expr>, open: i32| match bound {
-                Some(bound) => self.scalar(bound, level),
-                None => Ok(Scalar::Constant(Constant::integer(open))),
-            };
-            let (low, high) = (bound(low, 1)?, bound(high, i32::MAX)?);
+            let (low, high) = (self.bound(low, 1, level)?, self.bound(high, i32::MAX, level)?);
             array = match depth {
                 0 => self.call(SLICE, vec![array, low, high])?,
                 depth => {
@@ -160,6 +148,16 @@ impl Binder<'_> {
                 self.call(SLICE, vec![array, low, high])
             }
             false => Ok(array),
+        }
+    }
+
+    /// A bound of a slice as an integer, as an assignment makes it one; where none is written, what stands for it.
+    fn bound(&self, bound: Option<&Expr>, open: i32, level: &Level<'_>) -> Result<Scalar> {
+        let Some(bound) = bound else { return Ok(Scalar::Constant(Constant::integer(open))) };
+        let bound = self.scalar(bound, level)?;
+        match bound.sql_type() {
+            SqlType::BigInt | SqlType::Numeric(_) => self.cast(bound, &SqlType::Integer, Way::Assignment),
+            _ => Ok(bound),
         }
     }
 

@@ -13,6 +13,7 @@ use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::{Binder, Bound, Context, Rows, normalized, place, placed};
 use crate::algebra::{Column, Constant, Numbers, Scalar};
 use crate::errors;
+use crate::walking::each_expression;
 
 /// A column that takes values.
 #[derive(Clone, Debug)]

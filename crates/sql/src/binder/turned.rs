@@ -1,23 +1,26 @@
 //! Rows turned into columns and back, and what describes a query's columns: PIVOT, UNPIVOT, SUMMARIZE.
 //! They become other queries.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::functions::aggregates;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{
-    Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr,
-    TableFactor, TableWithJoins, Value,
+    BinaryOperator, Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem,
+    SetExpr, TableFactor, TableWithJoins, Value,
 };
 
+use super::aggregates::is_other_form;
 use super::expressions::unnested;
 use super::functions::{bare_name, written};
 use super::scope::{Level, Withs};
 use super::{Binder, Rows, normalized, place, placed, unsupported};
-use crate::parse::{PIVOT_GROUPS, PIVOT_PRODUCT};
+use crate::parse::{PIVOT_GROUPS, PIVOT_PRODUCT, PIVOT_VALUE};
 use crate::quoting::{literal, quoted};
-use crate::walking::each_expression;
+use crate::walking::{each_expression, each_expression_mut};
 
 /// Values that a PIVOT makes columns of at most.
 const PIVOT_VALUES_MAX: usize = 10_000;
@@ -56,6 +59,49 @@ fn turned_column(expression: &Expr) -> Option<(String, String)> {
         other => other.to_string(),
     };
     Some((name, value))
+}
+
+/// What PIVOT computes, which may be more than an aggregate.
+fn pivot_value(expression: &Expr) -> &Expr {
+    match expression {
+        Expr::Function(function) if bare_name(function) == PIVOT_VALUE => match written(function) {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] => value,
+            _ => expression,
+        },
+        other => other,
+    }
+}
+
+/// Lets the aggregates of an expression count the rows for which a condition is true, beside their own FILTER; false if
+/// there are none.
+fn filter_aggregates(expression: &mut Expr, condition: &Expr) -> bool {
+    let mut has_aggregates = false;
+    let done = each_expression_mut(expression, |part| {
+        if let Expr::Function(function) = part {
+            let name = bare_name(function);
+            if !aggregates(&name).is_empty() || is_other_form(&name) {
+                has_aggregates = true;
+                let own = function.filter.take().map(Expr::Nested);
+                let condition = condition.clone();
+                function.filter = Some(Box::new(match own {
+                    None => condition,
+                    Some(own) => Expr::BinaryOp {
+                        left: Box::new(own),
+                        op: BinaryOperator::And,
+                        right: Box::new(Expr::Nested(Box::new(condition))),
+                    },
+                }));
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(done.is_continue());
+    // It may be an aggregate that a statement has made.
+    if let (false, Expr::Function(function)) = (has_aggregates, expression) {
+        function.filter = Some(Box::new(condition.clone()));
+        return true;
+    }
+    has_aggregates
 }
 
 fn read_from(body: &mut SetExpr, table: &TableFactor) {
@@ -107,7 +153,10 @@ impl Binder<'_> {
                 found = self.pivot_values(table, by, withs)?;
                 &found
             }
-            PivotValueSource::Subquery(_) => return Err(unsupported("PIVOT of the values of a subquery")),
+            PivotValueSource::Subquery(query) => {
+                found = self.pivot_values_of(query, withs)?;
+                &found
+            }
         };
         let (groups, aggregates) = match aggregates {
             [ExprWithAlias { expr: Expr::Function(first), .. }, others @ ..] if bare_name(first) == PIVOT_GROUPS => {
@@ -148,22 +197,25 @@ impl Binder<'_> {
             }
             let named = parts.iter().map(|part| value_name(part)).collect::<Vec<_>>().join("_");
             let named = value.alias.as_ref().map_or(named, normalized);
-            let conditions = by.iter().zip(&parts).map(|(by, part)| format!("({by}) = ({part})")).collect::<Vec<_>>();
+            let conditions = by.iter().zip(&parts).map(|(by, part)| match part {
+                Expr::Value(value) if value.value == Value::Null => format!("({by}) IS NULL"),
+                part => format!("({by}) = ({part})"),
+            });
+            let conditions = conditions.collect::<Vec<_>>();
             let condition = self.parsed(&conditions.join(" AND "))?;
             for aggregate in aggregates {
-                let Expr::Function(function) = &aggregate.expr else {
+                let mut value = pivot_value(&aggregate.expr).clone();
+                if !filter_aggregates(&mut value, &condition) {
                     let error = Error::input("PIVOT takes aggregates").with_code("42803");
                     return Err(placed(error, || place(&aggregate.expr)));
-                };
-                let mut function = function.clone();
-                function.filter = Some(Box::new(condition.clone()));
+                }
                 let name = match (&aggregate.alias, aggregates.len()) {
                     (Some(alias), _) => format!("{named}_{}", normalized(alias)),
                     (None, 1) => named.clone(),
-                    (None, _) => format!("{named}_{}", self.column_name(&aggregate.expr)),
+                    (None, _) => format!("{named}_{}", self.column_name(pivot_value(&aggregate.expr))),
                 };
                 let alias = Ident::with_quote('"', name);
-                select.projection.push(SelectItem::ExprWithAlias { expr: Expr::Function(function), alias });
+                select.projection.push(SelectItem::ExprWithAlias { expr: value, alias });
             }
         }
         self.query(&query, outer, withs)
@@ -234,6 +286,23 @@ impl Binder<'_> {
             Ok(ExprWithAlias { expr: self.parsed(&expression)?, alias: None })
         };
         rows.iter().map(value).collect()
+    }
+
+    /// The values that a query gives, each once, in the order in which they come; NULL becomes no column. Fails with
+    /// 54000 if they are very many.
+    fn pivot_values_of(&self, query: &Query, withs: &Withs<'_>) -> Result<Vec<ExprWithAlias>> {
+        let table = format!("({query}) AS \"values\"(\"value\")");
+        let text = format!("SELECT \"value\"::text FROM {table} LIMIT {}", PIVOT_VALUES_MAX + 1);
+        let rows = self.context.texts_of(&withs.around(crate::parse::query(&text)?))?;
+        self.is_transient.set(true);
+        if rows.len() > PIVOT_VALUES_MAX {
+            let message = format!("PIVOT makes at most {PIVOT_VALUES_MAX} columns");
+            return Err(Error::resource(message).with_code("54000"));
+        }
+        let mut met = HashSet::new();
+        let texts = rows.into_iter().filter_map(|row| row.into_iter().next().flatten());
+        let texts = texts.filter(|text| met.insert(text.clone())).collect::<Vec<_>>();
+        texts.iter().map(|text| Ok(ExprWithAlias { expr: self.parsed(&literal(text))?, alias: None })).collect()
     }
 
     fn parsed(&self, expression: &str) -> Result<Expr> {

@@ -125,7 +125,15 @@ impl Binder<'_> {
         if let Some(meant) = best_of_partition(name, function) {
             return self.scalar(&crate::parse::expression(&meant)?, level);
         }
-        let name = if name == "list" { "array_agg" } else { name };
+        if let Some(scalar) = self.of_frame(name, function, level)? {
+            return Ok(scalar);
+        }
+        let name = match name {
+            "list" => "array_agg",
+            "first" if ignores_nulls(function) => "first_value",
+            "last" if ignores_nulls(function) => "last_value",
+            other => other,
+        };
         let at =
             |error| errors::at(error, function.name.0.last().and_then(|part| part.as_ident()).and_then(name_place));
         if level.in_aggregate.get() {
@@ -637,7 +645,7 @@ fn constant_in(scalar: Scalar) -> Result<Scalar> {
 }
 
 /// Whether a function passes over NULLs.
-fn ignores_nulls(function: &Function) -> bool {
+pub(super) fn ignores_nulls(function: &Function) -> bool {
     let ignore = NullTreatment::IgnoreNulls;
     function.null_treatment.as_ref() == Some(&ignore)
         || matches!(&function.args, FunctionArguments::List(list) if list.clauses.iter().any(|clause| {

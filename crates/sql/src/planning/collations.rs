@@ -27,10 +27,16 @@ impl Around<'_> {
     /// The collation of a name: PostgreSQL's own before those of the path. Fails with 42704 if there is none, 3F000 if
     /// there is no such schema.
     pub(super) fn collation(&self, name: &ObjectName) -> Result<Collation> {
+        // A point may be a part of DuckDB's names.
+        if name.0.len() > 1
+            && let Some(collation) = Collation::of_duckdb(&parts_of(name).unwrap_or_default().join("."))
+        {
+            return Ok(collation);
+        }
         let object = match self.found_collation(name)? {
             Found::Predefined(collation) => return Ok(collation),
             Found::Made(object) => object,
-            Found::None(shown) => return Err(binder::no_collation(&shown)),
+            Found::None(shown) => return Collation::of_duckdb(&shown).ok_or_else(|| binder::no_collation(&shown)),
         };
         self.names.uses_object(&object.name, &object);
         object.collation().ok_or_else(|| Error::bug("a collation is none"))

@@ -337,6 +337,12 @@ impl Domain {
             item.order = replaced_keys(std::mem::take(&mut item.order), &standing);
         }
         let was_single = aggregate.groups.is_empty() && aggregate.sets.is_none();
+        // The set without groups, which has a row also where there are no rows.
+        let empty_set = aggregate.sets.as_ref().and_then(|sets| {
+            let is_empty = |(_, set): &(usize, &Vec<bool>)| !set.iter().any(|is_in| *is_in);
+            let mut empty = sets.sets.iter().enumerate().filter(is_empty).map(|(place, _)| place as i64);
+            empty.next().filter(|_| empty.next().is_none())
+        });
         let keys = self.fresh(numbers);
         let domain = self.in_order(&standing)?;
         aggregate.groups.extend(keys.iter().cloned().zip(domain.iter().map(Column::scalar)));
@@ -344,7 +350,7 @@ impl Domain {
             sets.sets.iter_mut().for_each(|set| set.resize(aggregate.groups.len(), true));
         }
         let standing = self.standing_of(&keys);
-        if !was_single {
+        if !was_single && empty_set.is_none() {
             return Ok((Relation::Aggregate(aggregate), standing));
         }
         // Each value of the domain has one row, also where there are no rows to aggregate.
@@ -356,6 +362,11 @@ impl Domain {
                 let counted = Scalar::Coalesce(vec![raw.scalar(), nothing]).cast(column.sql_type.clone(), false);
                 counts.push((std::mem::replace(column, raw), counted));
             }
+        }
+        if let (Some(place), Some(sets)) = (empty_set, &mut aggregate.sets) {
+            let raw = Column { id: numbers.column(), nullable: true, ..sets.set_index.clone() };
+            let index = Scalar::Coalesce(vec![raw.scalar(), Scalar::Constant(Constant::bigint(place))]);
+            counts.push((std::mem::replace(&mut sets.set_index, raw), index));
         }
         let on = self.same(&of_all, &standing)?;
         let join =

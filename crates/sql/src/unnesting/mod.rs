@@ -171,7 +171,7 @@ impl Unnesting<'_> {
         let (left, input) = self.all_extracted(left, input)?;
         let all = quantifier == Quantifier::All;
         // ALL is true where no pair fails; a negated ANY where no pair holds. A pair of which nobody knows spoils both.
-        let on = pair_condition(left, if all { comparison.negated() } else { comparison }, columns, all);
+        let on = pair_condition(left, if all { comparison.negated() } else { comparison }, columns);
         if all == is_negated {
             self.dependent(JoinKind::Semi, input, right, on)
         } else {
@@ -252,7 +252,7 @@ impl Unnesting<'_> {
                 let right = self.relation(relation)?;
                 // What is in it was taken out before, from the inside out.
                 let all = quantifier == Quantifier::All;
-                let on = pair_condition(left, if all { comparison.negated() } else { comparison }, &columns, all);
+                let on = pair_condition(left, if all { comparison.negated() } else { comparison }, &columns);
                 let mark = self.numbers.named("any", SqlType::Boolean, on.nullable());
                 let scalar = mark.scalar();
                 let joined = self.dependent(JoinKind::Mark(mark), input, right, on)?;
@@ -529,13 +529,12 @@ fn source_of<'r>(
     }
 }
 
-/// The condition on a pair of a left row and a subquery's row. A row of several values fails (`is_failure`) where any
-/// of them does, and holds where all do.
-fn pair_condition(left: Vec<Scalar>, comparison: Comparison, columns: &[Column], is_failure: bool) -> Scalar {
+/// The condition on a pair of a left row and a subquery's row. Rows of several values are equal where all of these are,
+/// and differ where any of them does.
+fn pair_condition(left: Vec<Scalar>, comparison: Comparison, columns: &[Column]) -> Scalar {
     let pairs = left.into_iter().zip(columns);
     let terms = pairs.map(|(left, column)| Scalar::compare(comparison, left, column.scalar()));
-    // `(a, b) <> ALL` fails where both are equal; `(a, b) = ALL` where one differs.
-    if is_failure && comparison == Comparison::NotEqual { Scalar::any(terms) } else { Scalar::all(terms) }
+    if comparison == Comparison::NotEqual { Scalar::any(terms) } else { Scalar::all(terms) }
 }
 
 /// True where a condition is true, false where it is false or NULL.

@@ -24,7 +24,6 @@ pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
             _ => Implicit,
         }),
         (T::Text | T::Varchar(_), T::Oid(kind)) if *kind == crate::sql_type::OidKind::Class => Some(Implicit),
-        (from, T::Map(_)) if is_string(from) => None,
         (from, _) if is_string(from) => Some(Explicit),
         (_, to) if is_string(to) => Some(Assignment),
         (T::Array(from), T::Array(to)) => cast_context(from, to),

@@ -61,7 +61,32 @@ fn numbers(catalog: &mut Catalog) {
     catalog.add("signbit(double precision) -> boolean", kernel!(|value: f64| value.is_sign_negative()));
     catalog.add(
         "fmod(double precision, double precision) -> double precision",
+        // The rest has the divisor's sign.
+        kernel!(|left: f64, right: f64| match left % right {
+            rest if rest != 0.0 && (rest < 0.0) != (right < 0.0) => rest + right,
+            rest => rest,
+        }),
+    );
+    // PostgreSQL's functions of these names take no floats; were these overloads of them, it would be them that take
+    // integers.
+    catalog.add(
+        "mod of floats(double precision, double precision) -> double precision",
         kernel!(|left: f64, right: f64| left % right),
+    );
+    catalog.add(
+        "trunc of floats(double precision, integer) -> double precision",
+        kernel!(|value: f64, digits: i32| {
+            let scale = 10f64.powi(digits.saturating_abs().min(330));
+            let scaled = if digits < 0 { (value / scale).trunc() * scale } else { (value * scale).trunc() / scale };
+            // What has no such digits is whole already.
+            if scaled.is_finite() {
+                scaled
+            } else if digits < 0 {
+                0.0
+            } else {
+                value
+            }
+        }),
     );
     catalog.add(
         "nextafter(double precision, double precision) -> double precision",

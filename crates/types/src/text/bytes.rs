@@ -6,11 +6,12 @@ use super::datetime::is_space;
 use super::errors;
 use super::styles::BytesStyle;
 
-/// Reads bytes: pairs of hexadecimal digits after `\x`, else characters with `\\` and `\ooo` as escapes.
+/// Reads bytes: pairs of hexadecimal digits after `\x`, else characters with `\\`, `\ooo` and, as DuckDB writes them,
+/// `\xff` as escapes.
 pub(crate) fn parse_bytes(text: &str) -> Result<Vec<u8>> {
     match text.strip_prefix("\\x") {
-        Some(digits) => parse_hexadecimal(digits),
-        None => parse_escaped(text),
+        Some(digits) if !digits.contains('\\') => parse_hexadecimal(digits),
+        _ => parse_escaped(text),
     }
 }
 
@@ -47,6 +48,11 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>> {
             }
             [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] => {
                 bytes.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
+                rest
+            }
+            [b'\\', b'x', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                let digit = |byte: &u8| char::from(*byte).to_digit(16).unwrap_or(0) as u8;
+                bytes.push(digit(high) << 4 | digit(low));
                 rest
             }
             [b'\\', ..] => return Err(Error::input("invalid input syntax for type bytea").with_code("22P02")),

@@ -72,35 +72,8 @@ fn inside_brackets(text: &str) -> Option<&str> {
 /// The elements of DuckDB's form of an array; `None` if quotes or brackets are open at its end, or an element is
 /// missing.
 fn split_list(inside: &str, mut element: impl FnMut(Option<&str>, bool)) -> Option<()> {
-    if inside.is_empty() {
-        return Some(());
-    }
-    let (mut start, mut depth, mut quote, mut is_escaped) = (0, 0_u32, None, false);
-    let mut items = Vec::new();
-    for (at, letter) in inside.char_indices() {
-        match (quote, letter) {
-            _ if is_escaped => is_escaped = false,
-            (_, '\\') => is_escaped = true,
-            (Some(open), letter) if letter == open => quote = None,
-            (Some(_), _) => {}
-            // In the middle of a word it is an apostrophe.
-            (None, '\'' | '"') if depth > 0 || trim(&inside[start..at]).is_empty() => quote = Some(letter),
-            (None, '[' | '{' | '(') => depth += 1,
-            (None, ']' | '}' | ')') => depth = depth.checked_sub(1)?,
-            (None, ',') if depth == 0 => {
-                items.push(&inside[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    if quote.is_some() || is_escaped || depth > 0 {
-        return None;
-    }
-    items.push(&inside[start..]);
-    for item in items.into_iter().map(trim) {
-        let quoted = ['\'', '"'].into_iter().find_map(|quote| item.strip_prefix(quote)?.strip_suffix(quote));
-        match quoted {
+    for item in items_of(inside, false)? {
+        match quoted_part(item) {
             Some(quoted) => element(Some(&without_escapes(quoted)), false),
             None if item.is_empty() => return None,
             None if item.eq_ignore_ascii_case("null") => element(None, false),
@@ -108,6 +81,75 @@ fn split_list(inside: &str, mut element: impl FnMut(Option<&str>, bool)) -> Opti
         }
     }
     Some(())
+}
+
+/// The parts with commas between them of what stands in DuckDB's brackets, values or pairs of a name and a value.
+/// `None` if quotes or brackets are open at its end.
+fn items_of(inside: &str, are_pairs: bool) -> Option<Vec<&str>> {
+    let mut items = Vec::new();
+    let mut rest = trim(inside);
+    if rest.is_empty() {
+        return Some(items);
+    }
+    while let Some((item, behind)) = split_at(rest, ',', are_pairs)? {
+        items.push(trim(item));
+        rest = behind;
+    }
+    items.push(trim(rest));
+    Some(items)
+}
+
+/// What stands in front of the first of these signs and behind it, outside of quotes and brackets. The outer `None` if
+/// these are open at the end, the inner one if there is no such sign.
+fn split_at(text: &str, sign: char, are_pairs: bool) -> Option<Option<(&str, &str)>> {
+    let (mut depth, mut quote, mut is_escaped, mut word) = (0_u32, None, false, 0);
+    for (at, letter) in text.char_indices() {
+        match (quote, letter) {
+            _ if is_escaped => is_escaped = false,
+            (_, '\\') => is_escaped = true,
+            (Some(open), letter) if letter == open => quote = None,
+            (Some(_), _) => {}
+            // In the middle of a word it is an apostrophe.
+            (None, '\'' | '"') if depth > 0 || trim(&text[word..at]).is_empty() => quote = Some(letter),
+            (None, letter) if letter == sign && depth == 0 => return Some(Some((&text[..at], &text[at + 1..]))),
+            (None, '[' | '{' | '(') => depth += 1,
+            (None, ']' | '}' | ')') => depth = depth.checked_sub(1)?,
+            // A value begins behind its name.
+            (None, ':' | '=') if depth == 0 && are_pairs => word = at + 1,
+            _ => {}
+        }
+    }
+    if quote.is_some() || is_escaped || depth > 0 { None } else { Some(None) }
+}
+
+/// What stands within quotes.
+fn quoted_part(item: &str) -> Option<&str> {
+    ['\'', '"'].into_iter().find_map(|quote| item.strip_prefix(quote)?.strip_suffix(quote))
+}
+
+/// A value of DuckDB's form of a struct or a map: `None` for NULL.
+fn value_of(item: &str) -> Option<String> {
+    match quoted_part(item) {
+        Some(quoted) => Some(without_escapes(quoted)),
+        None if item.eq_ignore_ascii_case("null") => None,
+        None => Some(item.to_owned()),
+    }
+}
+
+/// Cuts DuckDB's form of a struct, `{a: 1, 'b': x}`, or of a map, `{a=1}`, into names and values, which are `None` for
+/// NULL. `None` if it is no such form. Of a struct no sign is `=`.
+pub(crate) fn split_pairs(text: &str, is_map: bool) -> Option<Vec<(String, Option<String>)>> {
+    let inside = trim(text).strip_prefix('{')?.strip_suffix('}')?;
+    let pair = |item: &str| {
+        let equal = if is_map { split_at(item, '=', true)? } else { None };
+        let (name, value) = match equal {
+            Some(pair) => pair,
+            None => split_at(item, ':', true)??,
+        };
+        let (name, value) = (trim(name), trim(value));
+        Some((quoted_part(name).map_or_else(|| name.to_owned(), without_escapes), value_of(value)))
+    };
+    items_of(inside, true)?.into_iter().map(pair).collect()
 }
 
 fn without_escapes(text: &str) -> String {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayBuilder, ArrayRef, BinaryViewBuilder, BooleanBuilder, ListArray, PrimitiveBuilder, StringViewArray,
-    StringViewBuilder, StructArray, new_null_array,
+    Array, ArrayBuilder, ArrayRef, BinaryViewBuilder, BooleanBuilder, ListArray, MapArray, PrimitiveBuilder,
+    StringViewArray, StringViewBuilder, StructArray, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::concat;
@@ -112,10 +112,11 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         SqlType::Interval => reader.primitives::<IntervalMonthDayNanoType>(data_type, |text| {
             interval::parse_interval(text, options.zone.styles().interval)
         })?,
-        SqlType::Array(_) | SqlType::Record(_) if options.is_try => reader.one_by_one(sql_type)?,
+        SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_) if options.is_try => reader.one_by_one(sql_type)?,
         SqlType::Array(element) => reader.arrays(sql_type, element)?,
         SqlType::Record(fields) => reader.records(sql_type, fields)?,
-        SqlType::Map(_) | SqlType::Void => {
+        SqlType::Map(pair) => reader.maps(sql_type, pair)?,
+        SqlType::Void => {
             return Err(Error::input(format!("cannot cast type text to {sql_type}")).with_code("42846"));
         }
     })
@@ -258,7 +259,10 @@ impl<'a> Texts<'a> {
                 columns.iter_mut().for_each(StringViewBuilder::append_null);
                 continue;
             };
-            let values = literals::split_record(text)?;
+            let values = match literals::split_pairs(text, false) {
+                Some(pairs) => values_by_name(text, pairs, fields)?,
+                None => literals::split_record(text)?,
+            };
             if values.len() != columns.len() {
                 let message = format!("malformed record literal: \"{text}\"");
                 let hint = format!("It has {} fields where {} are expected", values.len(), columns.len());
@@ -273,6 +277,34 @@ impl<'a> Texts<'a> {
         let nulls: Option<NullBuffer> = self.texts.nulls().cloned();
         let columns = columns.collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(StructArray::new(arrow_fields, columns, nulls)))
+    }
+
+    /// DuckDB's form of a map, `{a=1, b=2}`. Fails with 22P02 for another one.
+    fn maps(&self, sql_type: &SqlType, (key, value): &(SqlType, SqlType)) -> Result<ArrayRef> {
+        let DataType::Map(entries, is_sorted) = sql_type.arrow() else {
+            return Err(Error::bug("maps are held as maps"));
+        };
+        let DataType::Struct(fields) = entries.data_type().clone() else {
+            return Err(Error::bug("a map's entries are structs"));
+        };
+        let (mut keys, mut values) = (StringViewBuilder::new(), StringViewBuilder::new());
+        let mut offsets = vec![0_i32];
+        for text in self.texts {
+            if let Some(text) = text {
+                let malformed = || Error::input(format!("malformed map literal: \"{text}\"")).with_code("22P02");
+                for (name, value) in literals::split_pairs(text, true).ok_or_else(malformed)? {
+                    keys.append_value(name);
+                    values.append_option(value);
+                }
+            }
+            let end = i32::try_from(keys.len()).map_err(|_| Error::resource("maps of more than 2^31 entries"))?;
+            offsets.push(end);
+        }
+        let keys = parse_array(&keys.finish(), key, self.options)?;
+        let values = parse_array(&values.finish(), value, self.options)?;
+        let pairs = StructArray::new(fields, vec![keys, values], None);
+        let offsets = OffsetBuffer::new(offsets.into());
+        Ok(Arc::new(MapArray::new(entries, offsets, pairs, self.texts.nulls().cloned(), is_sorted)))
     }
 
     /// Values that consist of others are NULL as a whole where a part of them cannot be read.
@@ -290,6 +322,24 @@ impl<'a> Texts<'a> {
         }
         concat(&rows).map_err(|error| Error::bug(format!("rows of one type: {error}")))
     }
+}
+
+/// The values of a struct's fields in their order, NULL where one is missing. Fails with 22P02 for a name that is no
+/// field's.
+fn values_by_name(
+    text: &str,
+    pairs: Vec<(String, Option<String>)>,
+    fields: &[RecordField],
+) -> Result<Vec<Option<String>>> {
+    let mut values = vec![None; fields.len()];
+    for (name, value) in pairs {
+        let place = fields.iter().position(|field| field.name == name).ok_or_else(|| {
+            let error = Error::input(format!("malformed record literal: \"{text}\"")).with_code("22P02");
+            error.with_hint(format!("There is no field {name}"))
+        })?;
+        values[place] = value;
+    }
+    Ok(values)
 }
 
 /// The field of an array's elements.

@@ -3,7 +3,7 @@
 //! * `list_filter(l, x -> x > 1)`, `list_filter(l, lambda x: x > 1)`: `list_filter(l, "lambda"(x, x > 1))`; two names
 //!   are a row, `"lambda"((x, i), …)`;
 //! * `[x + 1 for x in l if x > 1]`: `"list comprehension"(x + 1, x, l, x > 1)`;
-//! * `SELECT a: 1`: `SELECT 1 AS a`; `FROM a: t`: `FROM t AS a`; `* LIKE 'p'`: `"columns like"('p')`;
+//! * `SELECT a: 1`: `SELECT 1 AS a`; `FROM a: t`: `FROM t AS a`;
 //! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
 //! * `ASOF LEFT JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION ('left') USING (a)`; 'inner' if no kind is said;
 //! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`; `t TABLESAMPLE 10`:
@@ -85,7 +85,11 @@ impl Text<'_> {
                     opens.pop();
                 }
             }
-            Token::Comma => self.end_alias(at, last),
+            Token::Comma => {
+                self.end_alias(at, last);
+                let opened = last.at;
+                self.last_comma(at, opened);
+            }
             Token::SemiColon => {
                 self.end_alias(at, last);
                 opens.clear();
@@ -95,7 +99,14 @@ impl Text<'_> {
                 self.replace(at, [Token::Caret]);
                 self.drop(at + 1..at + 2);
             }
-            Token::Mul if self.begins_item(at, last) => self.star_like(at),
+            Token::Mul if self.begins_item(at, last) => self.star_like(at, at),
+            Token::Mul if self.follows(at, &["BY"]) && self.is(at.saturating_sub(2), "ORDER") => {
+                self.replace(at, [word("ALL")]);
+            }
+            // `t.*`
+            Token::Mul if at > 2 && *self.token(at - 1) == Token::Period && self.begins_item(at - 2, last) => {
+                self.star_like(at - 2, at);
+            }
             Token::Mul if self.is(at + 1, "COLUMNS") && *self.token(at + 2) == Token::LParen => self.unpacked(at),
             Token::Word(found) => {
                 let is_named = *self.token(at + 1) == Token::Colon && self.begins_item(at, last);
@@ -109,25 +120,6 @@ impl Text<'_> {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// `* [NOT] LIKE 'p'` and its kin: `"columns like"('p')`.
-    fn star_like(&mut self, at: usize) {
-        let negated = self.is(at + 1, "NOT");
-        let first = at + 1 + usize::from(negated);
-        let (kind, pattern) = match () {
-            () if self.is(first, "LIKE") => ("like", first + 1),
-            () if self.is(first, "ILIKE") && negated => ("ilike", first + 1),
-            () if self.is(first, "SIMILAR") && self.is(first + 1, "TO") => ("similar", first + 2),
-            () if self.is(first, "GLOB") => ("glob", first + 1),
-            () => return,
-        };
-        if let text @ Token::SingleQuotedString(_) = self.token(pattern) {
-            let name = format!("columns {}{kind}", if negated { "not " } else { "" });
-            self.replace(at, [quoted(&name), Token::LParen]);
-            self.drop(at + 1..pattern);
-            self.replace(pattern, [text.clone(), Token::RParen]);
         }
     }
 
@@ -322,6 +314,44 @@ impl Text<'_> {
         self.insert_or_end(end, [word("AS"), alias]);
     }
 
+    /// Whether what stands in parentheses are the columns of CREATE TABLE.
+    fn is_table_of(&self, opened: usize) -> bool {
+        let Some(mut name) = opened.checked_sub(1).filter(|_| self.statement == Keyword::CREATE) else { return false };
+        while name > 1 && *self.token(name - 1) == Token::Period {
+            name -= 2;
+        }
+        self.follows(name, &["TABLE", "EXISTS"])
+    }
+
+    /// A comma behind the last part of a list, which means nothing. Arguments and names of columns have none.
+    fn last_comma(&mut self, at: usize, opened: usize) {
+        const CLAUSES: [&str; 7] = ["WHERE", "GROUP", "HAVING", "ORDER", "UNION", "EXCEPT", "INTERSECT"];
+        let is_last = match self.token(at + 1) {
+            Token::RBracket | Token::RBrace => true,
+            Token::RParen => {
+                // Names of functions and tables are before all others.
+                let lists = ["IN", "VALUES", "EXCLUDE", "EXCEPT", "REPLACE", "RENAME", "ROW", "BY", "ON"];
+                let is_named =
+                    opened > 0 && matches!(self.token(opened - 1), Token::Word(_)) && !self.is_any(opened - 1, &lists);
+                self.statement != Keyword::CREATE && !is_named || self.is_table_of(opened)
+            }
+            Token::SemiColon | Token::EOF => {
+                let clause = |place: &usize| {
+                    self.is_any(*place, &["SELECT", "FROM", "VALUES", "SET", "GROUP", "ORDER", "LIMIT", "OFFSET"])
+                };
+                let found = (0..at).rev().find(clause);
+                found.is_some_and(|found| self.is_any(found, &["SELECT", "FROM", "VALUES", "SET", "GROUP"]))
+            }
+            _ => {
+                self.is_any(at + 1, &CLAUSES)
+                    || self.is(at + 1, "LIMIT") && matches!(self.token(at + 2), Token::Number(..))
+            }
+        };
+        if is_last {
+            self.drop(at..at + 1);
+        }
+    }
+
     fn end_alias(&mut self, at: usize, open: &mut Open) {
         if let Some(alias) = open.alias.take() {
             self.insert_or_end(at, [word("AS"), alias]);
@@ -375,6 +405,7 @@ impl Text<'_> {
             Keyword::IF if open.is_comprehension => self.replace(at, [Token::Comma]),
             Keyword::ASOF => self.asof(at),
             Keyword::INTERVAL => self.interval(at),
+            Keyword::REPLACE => self.star_replace(at),
             _ if self.is(at, "POSITIONAL") && self.is(at + 1, "JOIN") => self.replace(at, POSITIONAL.map(word)),
             Keyword::STRUCT if at > 2 && self.follows(at, &["AS"]) && self.is(at - 3, "TYPE") => {}
             Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
@@ -540,8 +571,12 @@ impl Text<'_> {
 
     /// `INTERVAL (x + 1) DAY` and `INTERVAL x DAY`: `to_days(x)`.
     fn interval(&mut self, at: usize) {
-        const UNITS: [(&str, &str); 9] = [
+        const UNITS: [(&str, &str); 13] = [
+            ("millennium", "to_millennia"),
+            ("century", "to_centuries"),
+            ("decade", "to_decades"),
             ("year", "to_years"),
+            ("quarter", "to_quarters"),
             ("month", "to_months"),
             ("week", "to_weeks"),
             ("day", "to_days"),
@@ -554,7 +589,11 @@ impl Text<'_> {
         let unit_at = |place: usize| match self.token(place) {
             Token::Word(word) if word.quote_style.is_none() => {
                 let name = word.value.to_lowercase();
-                let name = name.strip_suffix('s').unwrap_or(&name);
+                let name = match name.as_str() {
+                    "millennia" => "millennium",
+                    "centuries" => "century",
+                    other => other.strip_suffix('s').unwrap_or(other),
+                };
                 UNITS.iter().find(|(unit, _)| *unit == name).map(|(_, function)| *function)
             }
             _ => None,
@@ -565,6 +604,15 @@ impl Text<'_> {
                 if let Some(function) = unit_at(closed + 1) {
                     self.replace(at, [word(function)]);
                     self.drop(closed + 1..closed + 2);
+                }
+            }
+            // What PostgreSQL has no word for.
+            (None, Token::Number(..))
+                if self.is_any(at + 2, &["decades", "centuries", "millennia", "quarter", "quarters"]) =>
+            {
+                if let Some(function) = unit_at(at + 2) {
+                    self.replace(at, [word(function), Token::LParen]);
+                    self.replace(at + 2, [Token::RParen]);
                 }
             }
             (None, Token::Word(_)) if self.is_name(at + 1) && unit_at(at + 1).is_none() => {
@@ -631,7 +679,7 @@ impl Text<'_> {
     }
 
     /// The first of these words behind a place, outside of parentheses.
-    fn next_of(&self, mut at: usize, names: &[&str]) -> Option<usize> {
+    pub(super) fn next_of(&self, mut at: usize, names: &[&str]) -> Option<usize> {
         loop {
             match self.token(at) {
                 Token::EOF | Token::SemiColon | Token::RParen => return None,
@@ -643,7 +691,7 @@ impl Text<'_> {
         }
     }
 
-    fn select_all(&mut self, at: usize) {
+    pub(super) fn select_all(&mut self, at: usize) {
         self.replace(at, [word("SELECT"), Token::Mul, word("FROM")]);
     }
 
@@ -678,75 +726,5 @@ impl Text<'_> {
         self.replace(on, head);
         self.drop(end..behind);
         self.insert_or_end(end, [Token::RParen, Token::RParen]);
-    }
-
-    /// `PIVOT t ON k IN ('a', 'b') USING sum(v) GROUP BY g`; the groups are a first aggregate, `"pivot groups"(g)`.
-    /// Several after ON are one, `"pivot product"((k, 'a', 'b'), (l))`.
-    fn pivot_statement(&mut self, at: usize) {
-        let Some(on) = self.next_of(at, &["ON"]) else { return };
-        let list_end = self.next_of(on, &["USING", "GROUP", "ORDER", "LIMIT"]);
-        let list_end = list_end.unwrap_or_else(|| self.statement_end(on));
-        let end = self.next_of(list_end, &["ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(list_end));
-        let group = self.next_of(list_end, &["GROUP"]).filter(|group| *group < end && self.is(group + 1, "BY"));
-        let aggregates = match self.is(list_end, "USING") {
-            true => self.between(list_end, group.unwrap_or(end)),
-            false => vec![word("count"), Token::LParen, Token::Mul, Token::RParen],
-        };
-        let groups = group.map(|group| {
-            let columns = self.between(group + 1, end);
-            [quoted(PIVOT_GROUPS), Token::LParen].into_iter().chain(columns).chain([Token::RParen, Token::Comma])
-        });
-        self.select_all(at);
-        let head = [word("PIVOT"), Token::LParen].into_iter().chain(groups.into_iter().flatten());
-        let mut head = head.chain(aggregates).chain([word("FOR")]).collect::<Vec<_>>();
-        let items = self.items(on + 1, list_end);
-        // Without a list, the values are those that there are.
-        let any = [word("IN"), Token::LParen, word("ANY"), Token::RParen];
-        if items.len() > 1 {
-            head.extend([quoted(PIVOT_PRODUCT), Token::LParen]);
-            for (place, (begin, item_end)) in items.into_iter().enumerate() {
-                let list = self.next_of(begin, &["IN"]).filter(|list| *list < item_end);
-                head.extend((place > 0).then_some(Token::Comma));
-                head.push(Token::LParen);
-                head.extend((begin..list.unwrap_or(item_end)).map(|at| self.token(at).clone()));
-                if let Some(list) = list {
-                    head.push(Token::Comma);
-                    head.extend((list + 2..item_end - 1).map(|at| self.token(at).clone()));
-                }
-                head.push(Token::RParen);
-            }
-            head.push(Token::RParen);
-            self.replace(on, head);
-            self.drop(on + 1..end);
-            return self.insert_or_end(end, any.into_iter().chain([Token::RParen]));
-        }
-        let has_list = self.next_of(on, &["IN"]).is_some_and(|place| place < list_end);
-        let is_computed = !has_list && list_end > on + 2 && *self.token(on + 1) != Token::LParen;
-        if is_computed {
-            head.extend([Token::LParen, Token::LParen]);
-        }
-        self.replace(on, head);
-        self.drop(list_end..end);
-        let any = if has_list { vec![] } else { any.to_vec() };
-        let closed = if is_computed { vec![Token::RParen, Token::RParen] } else { vec![] };
-        self.insert_or_end(end, closed.into_iter().chain(any).chain([Token::RParen]));
-    }
-
-    /// Where the parts of a list begin and end that has commas between them.
-    fn items(&self, begin: usize, end: usize) -> Vec<(usize, usize)> {
-        let (mut items, mut from, mut at) = (Vec::new(), begin, begin);
-        while at < end {
-            match self.token(at) {
-                Token::LParen => at = self.closed.get(&at).copied().unwrap_or(at),
-                Token::Comma => {
-                    items.push((from, at));
-                    from = at + 1;
-                }
-                _ => {}
-            }
-            at += 1;
-        }
-        items.push((from, end));
-        items
     }
 }

@@ -28,6 +28,7 @@ mod json_queries;
 mod macros;
 mod maintenance;
 mod moments;
+mod parameters;
 mod pivots;
 mod procedures;
 mod queries;
@@ -35,6 +36,7 @@ mod refused;
 mod row_locks;
 mod rows;
 mod shown;
+mod stars;
 mod strings;
 mod upkeep;
 mod words;
@@ -68,6 +70,7 @@ use self::joins::WaitingJoin;
 pub(crate) use self::json_queries::{JSON_CALL, JSON_PASSING};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
+pub(crate) use self::pivots::PIVOT_VALUE;
 pub(crate) use self::procedures::{DO, PROCEDURE};
 pub(crate) use self::queries::{EMPTY_SET, GROUPING_SETS, LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::refused::{PREPARED, REFUSED};
@@ -133,6 +136,8 @@ struct Text<'a> {
     /// Where the statement that is being read begins, and the word there.
     begin: usize,
     statement: Keyword,
+    /// How many parameters without names it has so far.
+    parameters: usize,
 }
 
 impl<'a> Text<'a> {
@@ -152,7 +157,8 @@ impl<'a> Text<'a> {
             }
         }
         let (edits, clauses) = (Edits::default(), Clauses::default());
-        Self { tokens, words, closed, edits, clauses, locks_until: 0, begin: 0, statement: Keyword::NoKeyword }
+        let statement = Keyword::NoKeyword;
+        Self { tokens, words, closed, edits, clauses, locks_until: 0, begin: 0, statement, parameters: 0 }
     }
 
     fn token(&self, at: usize) -> &'a Token {
@@ -220,13 +226,14 @@ impl<'a> Text<'a> {
                     }
                     self.search_and_cycle(at);
                 }
-                Token::SemiColon => levels = vec![TokenLevel::default()],
+                Token::SemiColon => (levels, self.parameters) = (vec![TokenLevel::default()], 0),
                 // An operator's name may not end in a sign of arithmetic, but for this one.
                 Token::CustomBinaryOperator(_) if self.is_adjacency(at) && !self.follows(at, &["WITH"]) => {
                     self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
                     self.drop(at + 1..at + 2);
                 }
                 Token::Mul if at > 1 => self.whole_row(at),
+                Token::Question => self.parameter(at),
                 Token::Sharp if self.is_position(at) => self.position(at),
                 Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
                 Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),

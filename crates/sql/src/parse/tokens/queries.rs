@@ -215,7 +215,7 @@ impl Text<'_> {
         let count = at + 1;
         let end = match self.token(count) {
             Token::LParen => self.closed.get(&count).map_or(count, |closed| closed + 1),
-            Token::Number(..) | Token::Placeholder(_) => count + 1,
+            Token::Number(..) | Token::Placeholder(_) | Token::Question => count + 1,
             _ => return,
         };
         let behind = self.token(end + 1);

@@ -32,6 +32,10 @@ const SWITCHES: [(&str, &str, &str); 4] = [
 impl Text<'_> {
     /// SHOW, which begins there; `is_whole` if the statement does.
     pub(super) fn show(&mut self, at: usize, is_whole: bool) {
+        // SHOW of a query is DESCRIBE.
+        if self.is_any(at + 1, &["SELECT", "WITH", "FROM"]) {
+            return self.describe(at, false);
+        }
         let (what, name, end) = match () {
             () if self.is(at + 1, "ALL") && self.is(at + 2, "TABLES") => {
                 (Token::Mul, "pragma_show_tables_expanded", at + 3)
