@@ -63,3 +63,49 @@ impl Text<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::{SyntaxTree, parse_one};
+
+    fn read(sql: &str) -> String {
+        let SyntaxTree::Statement(statement) = parse_one(sql).unwrap().statement else { panic!("{sql}") };
+        statement.to_string()
+    }
+
+    #[test]
+    fn a_join_in_front_of_a_condition_is_the_right_side() {
+        for (sql, same) in [
+            ("SELECT 1 FROM a JOIN b JOIN c ON x ON y", "SELECT 1 FROM a JOIN (b JOIN c ON x) ON y"),
+            (
+                "SELECT 1 FROM a LEFT JOIN b LEFT JOIN c CROSS JOIN d ON x ON y WHERE z",
+                "SELECT 1 FROM a LEFT JOIN (b LEFT JOIN (c CROSS JOIN d) ON x) ON y WHERE z",
+            ),
+            (
+                "SELECT 1 FROM (a JOIN b JOIN c ON x USING (y)) JOIN d ON z",
+                "SELECT 1 FROM (a JOIN (b JOIN c ON x) USING (y)) JOIN d ON z",
+            ),
+            ("SELECT 1 FROM a JOIN b ON x, c JOIN d ON y", "SELECT 1 FROM a JOIN b ON x, c JOIN d ON y"),
+        ] {
+            assert_eq!(read(sql), read(same), "{sql}");
+        }
+        // What is no join has no name of USING.
+        let deleted = read("DELETE FROM t USING (SELECT 1 AS a) AS s WHERE t.a = s.a");
+        assert!(deleted.contains(") AS s WHERE"), "{deleted}");
+    }
+
+    #[test]
+    fn offsets_that_begin_with_a_text_are_expressions() {
+        let of = |frame: &str| read(&format!("SELECT sum(a) OVER (ORDER BY b {frame}) FROM t"));
+        for (frame, same) in [
+            (
+                "RANGE BETWEEN '1 day'::interval PRECEDING AND '2' FOLLOWING",
+                "RANGE BETWEEN ('1 day'::interval) PRECEDING AND ('2') FOLLOWING",
+            ),
+            ("RANGE '1 day' PRECEDING EXCLUDE TIES", "RANGE ('1 day') PRECEDING EXCLUDE TIES"),
+            ("ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"),
+        ] {
+            assert_eq!(of(frame), of(same), "{frame}");
+        }
+    }
+}
