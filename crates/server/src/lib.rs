@@ -12,8 +12,8 @@
 //! 5. *disconnect* frees what it held.
 //!
 //! The rooms, of which each imports only those before it: `log`, `sqlstate`, `spans`, `measures`, `scram`, `roles`,
-//! `encoding`, `stages`, `registry`, `admission`, `execution`, `collector`, `config`, `service`, `accepting`,
-//! `listing`, `session`, `http`, `telemetry`, `pg`, `in_process`, `flight`, `server`, `process`.
+//! `encoding`, `stages`, `registry`, `admission`, `execution`, `protobuf`, `collector`, `config`, `service`,
+//! `accepting`, `listing`, `session`, `http`, `telemetry`, `pg`, `in_process`, `flight`, `server`, `process`.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.

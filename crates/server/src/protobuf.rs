@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// How the values of a field are written.
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     Text,
     /// Hexadecimal digits in JSON.
     Bytes,
@@ -22,65 +22,66 @@ pub(crate) enum Kind {
 }
 
 /// A name in JSON, the number, and the kind.
-pub(crate) type Field = (&'static str, u32, Kind);
+pub(crate) type Field = (&'static str, u32, FieldKind);
 
 /// A message about statements.
-pub(crate) static TRACES: [Field; 1] = [("resourceSpans", 1, Kind::Message(&RESOURCE_SPANS))];
+pub(crate) static TRACES: [Field; 1] = [("resourceSpans", 1, FieldKind::Message(&RESOURCE_SPANS))];
 /// A message about what is measured.
-pub(crate) static METRICS: [Field; 1] = [("resourceMetrics", 1, Kind::Message(&RESOURCE_METRICS))];
+pub(crate) static METRICS: [Field; 1] = [("resourceMetrics", 1, FieldKind::Message(&RESOURCE_METRICS))];
 
 static RESOURCE_SPANS: [Field; 2] =
-    [("resource", 1, Kind::Message(&RESOURCE)), ("scopeSpans", 2, Kind::Message(&SCOPE_SPANS))];
-static SCOPE_SPANS: [Field; 2] = [("scope", 1, Kind::Message(&SCOPE)), ("spans", 2, Kind::Message(&SPAN))];
+    [("resource", 1, FieldKind::Message(&RESOURCE)), ("scopeSpans", 2, FieldKind::Message(&SCOPE_SPANS))];
+static SCOPE_SPANS: [Field; 2] = [("scope", 1, FieldKind::Message(&SCOPE)), ("spans", 2, FieldKind::Message(&SPAN))];
 static RESOURCE_METRICS: [Field; 2] =
-    [("resource", 1, Kind::Message(&RESOURCE)), ("scopeMetrics", 2, Kind::Message(&SCOPE_METRICS))];
-static SCOPE_METRICS: [Field; 2] = [("scope", 1, Kind::Message(&SCOPE)), ("metrics", 2, Kind::Message(&METRIC))];
-static RESOURCE: [Field; 1] = [("attributes", 1, Kind::Message(&ATTRIBUTE))];
-static SCOPE: [Field; 2] = [("name", 1, Kind::Text), ("version", 2, Kind::Text)];
-static ATTRIBUTE: [Field; 2] = [("key", 1, Kind::Text), ("value", 2, Kind::Message(&ANY_VALUE))];
-static ANY_VALUE: [Field; 1] = [("stringValue", 1, Kind::Text)];
+    [("resource", 1, FieldKind::Message(&RESOURCE)), ("scopeMetrics", 2, FieldKind::Message(&SCOPE_METRICS))];
+static SCOPE_METRICS: [Field; 2] =
+    [("scope", 1, FieldKind::Message(&SCOPE)), ("metrics", 2, FieldKind::Message(&METRIC))];
+static RESOURCE: [Field; 1] = [("attributes", 1, FieldKind::Message(&ATTRIBUTE))];
+static SCOPE: [Field; 2] = [("name", 1, FieldKind::Text), ("version", 2, FieldKind::Text)];
+static ATTRIBUTE: [Field; 2] = [("key", 1, FieldKind::Text), ("value", 2, FieldKind::Message(&ANY_VALUE))];
+static ANY_VALUE: [Field; 1] = [("stringValue", 1, FieldKind::Text)];
 static SPAN: [Field; 9] = [
-    ("traceId", 1, Kind::Bytes),
-    ("spanId", 2, Kind::Bytes),
-    ("parentSpanId", 4, Kind::Bytes),
-    ("name", 5, Kind::Text),
-    ("kind", 6, Kind::Varint),
-    ("startTimeUnixNano", 7, Kind::Fixed),
-    ("endTimeUnixNano", 8, Kind::Fixed),
-    ("attributes", 9, Kind::Message(&ATTRIBUTE)),
-    ("status", 15, Kind::Message(&STATUS)),
+    ("traceId", 1, FieldKind::Bytes),
+    ("spanId", 2, FieldKind::Bytes),
+    ("parentSpanId", 4, FieldKind::Bytes),
+    ("name", 5, FieldKind::Text),
+    ("kind", 6, FieldKind::Varint),
+    ("startTimeUnixNano", 7, FieldKind::Fixed),
+    ("endTimeUnixNano", 8, FieldKind::Fixed),
+    ("attributes", 9, FieldKind::Message(&ATTRIBUTE)),
+    ("status", 15, FieldKind::Message(&STATUS)),
 ];
-static STATUS: [Field; 2] = [("message", 2, Kind::Text), ("code", 3, Kind::Varint)];
+static STATUS: [Field; 2] = [("message", 2, FieldKind::Text), ("code", 3, FieldKind::Varint)];
 static METRIC: [Field; 6] = [
-    ("name", 1, Kind::Text),
-    ("description", 2, Kind::Text),
-    ("unit", 3, Kind::Text),
-    ("gauge", 5, Kind::Message(&GAUGE)),
-    ("sum", 7, Kind::Message(&SUM)),
-    ("histogram", 9, Kind::Message(&HISTOGRAM)),
+    ("name", 1, FieldKind::Text),
+    ("description", 2, FieldKind::Text),
+    ("unit", 3, FieldKind::Text),
+    ("gauge", 5, FieldKind::Message(&GAUGE)),
+    ("sum", 7, FieldKind::Message(&SUM)),
+    ("histogram", 9, FieldKind::Message(&HISTOGRAM)),
 ];
-static GAUGE: [Field; 1] = [("dataPoints", 1, Kind::Message(&NUMBER))];
+static GAUGE: [Field; 1] = [("dataPoints", 1, FieldKind::Message(&NUMBER))];
 static SUM: [Field; 3] = [
-    ("dataPoints", 1, Kind::Message(&NUMBER)),
-    ("aggregationTemporality", 2, Kind::Varint),
-    ("isMonotonic", 3, Kind::Varint),
+    ("dataPoints", 1, FieldKind::Message(&NUMBER)),
+    ("aggregationTemporality", 2, FieldKind::Varint),
+    ("isMonotonic", 3, FieldKind::Varint),
 ];
 static HISTOGRAM: [Field; 2] =
-    [("dataPoints", 1, Kind::Message(&BUCKETS)), ("aggregationTemporality", 2, Kind::Varint)];
+    [("dataPoints", 1, FieldKind::Message(&BUCKETS)), ("aggregationTemporality", 2, FieldKind::Varint)];
 static NUMBER: [Field; 4] = [
-    ("startTimeUnixNano", 2, Kind::Fixed),
-    ("timeUnixNano", 3, Kind::Fixed),
-    ("asInt", 6, Kind::Fixed),
-    ("attributes", 7, Kind::Message(&ATTRIBUTE)),
+    ("startTimeUnixNano", 2, FieldKind::Fixed),
+    ("timeUnixNano", 3, FieldKind::Fixed),
+    ("asInt", 6, FieldKind::Fixed),
+    ("attributes", 7, FieldKind::Message(&ATTRIBUTE)),
 ];
 static BUCKETS: [Field; 7] = [
-    ("startTimeUnixNano", 2, Kind::Fixed),
-    ("timeUnixNano", 3, Kind::Fixed),
-    ("count", 4, Kind::Fixed),
-    ("sum", 5, Kind::Double),
-    ("bucketCounts", 6, Kind::PackedFixed),
-    ("explicitBounds", 7, Kind::PackedDouble),
-    ("attributes", 9, Kind::Message(&ATTRIBUTE)),
+    ("startTimeUnixNano", 2, FieldKind::Fixed),
+    ("timeUnixNano", 3, FieldKind::Fixed),
+    ("count", 4, FieldKind::Fixed),
+    ("sum", 5, FieldKind::Double),
+    ("bucketCounts", 6, FieldKind::PackedFixed),
+    ("explicitBounds", 7, FieldKind::PackedDouble),
+    ("attributes", 9, FieldKind::Message(&ATTRIBUTE)),
 ];
 
 /// How a value begins: a varint, 8 bytes, or a length and so many bytes.
@@ -94,14 +95,14 @@ pub(crate) fn encoded(message: &Value, fields: &[Field]) -> Vec<u8> {
     for (name, number, kind) in fields {
         match (message.get(name), kind) {
             (None | Some(Value::Null), _) => {}
-            (Some(Value::Array(values)), Kind::PackedFixed) => {
+            (Some(Value::Array(values)), FieldKind::PackedFixed) => {
                 put_bytes(
                     &mut out,
                     *number,
                     &values.iter().flat_map(|value| fixed(value).to_le_bytes()).collect::<Vec<_>>(),
                 );
             }
-            (Some(Value::Array(values)), Kind::PackedDouble) => {
+            (Some(Value::Array(values)), FieldKind::PackedDouble) => {
                 put_bytes(
                     &mut out,
                     *number,
@@ -115,20 +116,20 @@ pub(crate) fn encoded(message: &Value, fields: &[Field]) -> Vec<u8> {
     out
 }
 
-fn put(out: &mut Vec<u8>, number: u32, kind: &Kind, value: &Value) {
+fn put(out: &mut Vec<u8>, number: u32, kind: &FieldKind, value: &Value) {
     match kind {
-        Kind::Text => put_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
-        Kind::Bytes => put_bytes(out, number, &bytes_of(value.as_str().unwrap_or_default())),
-        Kind::Message(fields) => put_bytes(out, number, &encoded(value, fields)),
-        Kind::Varint => {
+        FieldKind::Text => put_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+        FieldKind::Bytes => put_bytes(out, number, &bytes_of(value.as_str().unwrap_or_default())),
+        FieldKind::Message(fields) => put_bytes(out, number, &encoded(value, fields)),
+        FieldKind::Varint => {
             put_varint(out, u64::from(number << 3 | VARINT));
             put_varint(out, value.as_u64().unwrap_or_else(|| u64::from(value.as_bool().unwrap_or_default())));
         }
-        Kind::Fixed | Kind::PackedFixed => {
+        FieldKind::Fixed | FieldKind::PackedFixed => {
             put_varint(out, u64::from(number << 3 | EIGHT_BYTES));
             out.extend_from_slice(&fixed(value).to_le_bytes());
         }
-        Kind::Double | Kind::PackedDouble => {
+        FieldKind::Double | FieldKind::PackedDouble => {
             put_varint(out, u64::from(number << 3 | EIGHT_BYTES));
             out.extend_from_slice(&double(value).to_le_bytes());
         }

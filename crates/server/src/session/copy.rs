@@ -120,8 +120,8 @@ pub(crate) fn with_client(sql: &str) -> Result<Option<CopyStatement>> {
     copy(sql, &tokens).map_err(|refused| Error::input(refused.message).with_code(refused.code))
 }
 
-/// The COPY between a table and a file in a form that clients get, and the file's name; `None` of other statements, also
-/// of those with files in other formats. Fails with kind `Input` if it cannot be read.
+/// The COPY between a table and a file in a form that clients get, and the file's name; `None` of other statements,
+/// also of those with files in other formats. Fails with kind `Input` if it cannot be read.
 pub(crate) fn with_file(sql: &str) -> Result<Option<(CopyStatement, String)>> {
     let tokens = tokens(sql, TOKENS_MAX);
     if !matches!(tokens.first(), Some((Token::Word(first), _)) if first.eq_ignore_ascii_case("COPY")) {

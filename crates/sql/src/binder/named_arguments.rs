@@ -1,4 +1,5 @@
-//! Arguments with names in front of them: `make_interval(days => 10)`, `jsonb_set(a, b, c, create_if_missing => false)`.
+//! Arguments with names in front of them: `make_interval(days => 10)`, `jsonb_set(a, b, c, create_if_missing =>
+//! false)`.
 
 use diligence_base::{Error, Result};
 use diligence_types::functions::argument_names;

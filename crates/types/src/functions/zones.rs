@@ -55,8 +55,8 @@ impl Zones {
     }
 }
 
-/// The zone of `make_timestamptz`: like that of AT TIME ZONE, but an offset such as `+02:30` counts eastwards, and has a
-/// sign. Fails with 22023 if there is no such zone.
+/// The zone of `make_timestamptz`: like that of AT TIME ZONE, but an offset such as `+02:30` counts eastwards, and has
+/// a sign. Fails with 22023 if there is no such zone.
 fn zone_of_made(text: &str) -> Result<Zone> {
     match text.as_bytes().first() {
         Some(b'+' | b'-') => match displacement(text) {

@@ -150,8 +150,8 @@ impl Text<'_> {
         }
     }
 
-    /// Leaves out of the actions of ALTER TABLE those that say how columns are stored, as `ALTER COLUMN c SET STATISTICS
-    /// 100`. Whether there are no others; then they stay.
+    /// Leaves out of the actions of ALTER TABLE those that say how columns are stored, as `ALTER COLUMN c SET
+    /// STATISTICS 100`. Whether there are no others; then they stay.
     fn without_storage(&mut self, begin: usize, end: usize) -> bool {
         let (mut actions, mut from, mut place) = (Vec::new(), begin, begin);
         while place <= end {

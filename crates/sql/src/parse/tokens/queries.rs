@@ -131,8 +131,8 @@ impl Text<'_> {
         }
     }
 
-    /// The offsets of a frame that begin with a quoted text get parentheses: without, they are intervals for the parser,
-    /// and end with the text.
+    /// The offsets of a frame that begin with a quoted text get parentheses: without, they are intervals for the
+    /// parser, and end with the text.
     pub(super) fn frame_offsets(&mut self, at: usize) {
         let mut begin = if self.is(at + 1, "BETWEEN") { at + 2 } else { at + 1 };
         loop {
