@@ -16,7 +16,7 @@ use sqlparser::ast::{
 use crate::parse::{self, SyntaxTree};
 use crate::procedural::{self, Block};
 use crate::programs::{self, Program};
-use crate::walking::walk_mut;
+use crate::walking::{walk, walk_mut};
 
 /// A function as it is put in the place of its calls.
 #[derive(Clone)]
@@ -335,7 +335,13 @@ impl Definition {
     /// The same with `$1`, `$2`, … in the places of names.
     fn with_placeholders(mut self) -> Self {
         let names = self.parameters.iter().map(|parameter| parameter.name.clone()).collect::<Vec<_>>();
-        let mut places = Places { function: &self.name, names: &names, values: None };
+        let mut tables = Tables::default();
+        match &self.body {
+            Body::Value(value) => drop(walk(value.as_ref(), &mut tables)),
+            Body::Rows(query) => drop(walk(query.as_ref(), &mut tables)),
+            Body::Program(_) | Body::Block(_) => {}
+        }
+        let mut places = Places { function: &self.name, names: &names, tables: tables.0, values: None };
         match &mut self.body {
             Body::Value(value) => drop(walk_mut(Arc::make_mut(value), &mut places)),
             Body::Rows(query) => drop(walk_mut(Arc::make_mut(query), &mut places)),
@@ -346,7 +352,7 @@ impl Definition {
 
     /// The body of a macro with these arguments in it.
     pub(crate) fn with_arguments(&self, arguments: &[Expr]) -> Body {
-        let mut places = Places { function: "", names: &[], values: Some(arguments) };
+        let mut places = Places { function: "", names: &[], tables: vec![], values: Some(arguments) };
         match &self.body {
             Body::Value(value) => {
                 let mut value = value.as_ref().clone();
@@ -509,7 +515,31 @@ pub(crate) fn type_name(data_type: &DataType) -> String {
 struct Places<'a> {
     function: &'a str,
     names: &'a [String],
+    /// Tables of the body: `t.a` is a column of theirs rather than a field of a parameter `t`.
+    tables: Vec<String>,
     values: Option<&'a [Expr]>,
+}
+
+/// What the tables of a body are called there.
+#[derive(Default)]
+struct Tables(Vec<String>);
+
+impl ast::Visitor for Tables {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+        use ast::TableFactor::*;
+        let (alias, name) = match factor {
+            Table { alias, name, .. } | Function { alias, name, .. } => (alias, Some(name)),
+            Derived { alias, .. } | TableFunction { alias, .. } | UNNEST { alias, .. } | NestedJoin { alias, .. } => {
+                (alias, None)
+            }
+            _ => return ControlFlow::Continue(()),
+        };
+        let own = || name.and_then(|name| name.0.last()?.as_ident());
+        self.0.extend(alias.as_ref().map(|alias| &alias.name).or_else(own).map(lower));
+        ControlFlow::Continue(())
+    }
 }
 
 impl Places<'_> {
@@ -531,6 +561,13 @@ impl VisitorMut for Places<'_> {
             (Expr::Identifier(name), None) => self.place(name).map(placeholder),
             (Expr::CompoundIdentifier(parts), None) => match parts.as_slice() {
                 [function, name] if lower(function) == self.function => self.place(name).map(placeholder),
+                [row, fields @ ..] if !self.tables.contains(&lower(row)) => self.place(row).map(|place| {
+                    let fields = fields.iter().map(|field| ast::AccessExpr::Dot(Expr::Identifier(field.clone())));
+                    Expr::CompoundFieldAccess {
+                        root: Box::new(Expr::Nested(Box::new(placeholder(place)))),
+                        access_chain: fields.collect(),
+                    }
+                }),
                 _ => None,
             },
             (Expr::Value(value), Some(values)) => match &value.value {

@@ -157,6 +157,13 @@ impl Binder<'_> {
             }
             ("list_has_all" | "array_has_all", 2) => {
                 let [list, wanted] = pair(bound()?)?;
+                // `[]` is of what the other list has.
+                let wanted = match (list.sql_type().element(), wanted.sql_type().element()) {
+                    (Some(known), Some(SqlType::Unknown)) if *known != SqlType::Unknown => {
+                        self.cast(wanted, &list.sql_type(), Way::Implicit)?
+                    }
+                    _ => wanted,
+                };
                 self.call(name, vec![list, self.without_nulls(wanted)?]).map(Some)
             }
             ("list_distinct" | "array_distinct", 1) => {

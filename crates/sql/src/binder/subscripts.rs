@@ -183,7 +183,16 @@ impl Binder<'_> {
                 },
                 _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),
             },
-            SqlType::Array(_) => self.call(SUBSCRIPT, vec![scalar, index]),
+            SqlType::Array(_) => {
+                // PostgreSQL makes it an integer as an assignment does.
+                let index = match index.sql_type() {
+                    SqlType::BigInt | SqlType::Numeric(_) | SqlType::Double | SqlType::Real => {
+                        self.cast(index, &SqlType::Integer, Way::Assignment)?
+                    }
+                    _ => index,
+                };
+                self.call(SUBSCRIPT, vec![scalar, index])
+            }
             _ if is_text(&scalar) => self.call("text element", vec![scalar, index]),
             SqlType::Map(_) => self.call("map_extract_value", vec![scalar, index]),
             SqlType::Json | SqlType::Jsonb => self.operator("->", vec![scalar, index]),

@@ -21,23 +21,27 @@ const INSERTED: &str = "inserted";
 impl ChangedTable {
     /// Assignments in which fields of a column are one value of it.
     pub(super) fn without_fields<'a>(&self, assignments: &'a [ast::Assignment]) -> Result<Cow<'a, [ast::Assignment]>> {
-        if let Some(together) = elements_together(assignments) {
-            return Ok(Cow::Owned(self.without_fields(&together)?.into_owned()));
-        }
         let is_column = |name: &ObjectName| !self.is_field(name);
         let is_plain = |assignment: &ast::Assignment| match &assignment.target {
             AssignmentTarget::ColumnName(name) => is_column(name),
             AssignmentTarget::Tuple(names) => names.iter().all(is_column),
         };
-        let elements = assignments.iter().filter(|assignment| is_call(&assignment.value, &[SET_ELEMENT, SET_PART]));
-        if assignments.iter().all(is_plain) && elements.count() < 2 {
+        let sets_elements = assignments.iter().any(|assignment| is_call(&assignment.value, &[SET_ELEMENT, SET_PART]));
+        if assignments.iter().all(is_plain) && !sets_elements {
             return Ok(Cow::Borrowed(assignments));
         }
         let mut whole = Vec::<ast::Assignment>::with_capacity(assignments.len());
         for assignment in assignments {
             if is_plain(assignment) {
                 if !self.joins_elements(&mut whole, assignment) {
-                    whole.push(assignment.clone());
+                    let mut assignment = assignment.clone();
+                    // Another table may have a column of this name.
+                    if let Some(base) = element_base(&mut assignment.value)
+                        && let Expr::Identifier(column) = base
+                    {
+                        *base = Expr::CompoundIdentifier(vec![self.alias().clone(), column.clone()]);
+                    }
+                    whole.push(assignment);
                 }
                 continue;
             }
@@ -86,11 +90,8 @@ impl ChangedTable {
         let Some(known) = known.filter(|_| own.is_some()) else { return false };
         // What is set in the column becomes what is set in the column with the elements before.
         let mut value = assignment.value.clone();
-        if let Expr::Function(call) = &mut value
-            && let ast::FunctionArguments::List(list) = &mut call.args
-            && let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first))) = list.args.first_mut()
-        {
-            *first = known.value.clone();
+        if let Some(base) = element_base(&mut value) {
+            *base = known.value.clone();
         }
         known.value = value;
         true
@@ -133,34 +134,15 @@ impl ChangedTable {
     }
 }
 
-/// `SET a[1] = x, a[2] = y`: one value of the column, made of both. `None` if no column has several.
-fn elements_together(assignments: &[ast::Assignment]) -> Option<Vec<ast::Assignment>> {
-    let mut together = Vec::<ast::Assignment>::with_capacity(assignments.len());
-    for assignment in assignments {
-        let before = together.iter_mut().find(|known| known.target == assignment.target);
-        let mut value = assignment.value.clone();
-        match before.map(|known| (base_of_element(&mut known.value).is_some(), known)) {
-            Some((true, known)) => {
-                *base_of_element(&mut value)? = known.value.clone();
-                known.value = value;
-            }
-            _ => together.push(assignment.clone()),
-        }
+/// What an assignment sets an element or a part of, if it sets one.
+fn element_base(value: &mut Expr) -> Option<&mut Expr> {
+    if !is_call(value, &[SET_ELEMENT, SET_PART]) {
+        return None;
     }
-    (together.len() < assignments.len()).then_some(together)
-}
-
-/// The value of which an assignment sets an element or a part.
-fn base_of_element(value: &mut Expr) -> Option<&mut Expr> {
-    let Expr::Function(function) = value else { return None };
-    let name = function.name.0.last()?.as_ident()?;
-    let ast::FunctionArguments::List(list) = &mut function.args else { return None };
+    let Expr::Function(call) = value else { return None };
+    let ast::FunctionArguments::List(list) = &mut call.args else { return None };
     match list.args.first_mut() {
-        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(base)))
-            if [SET_ELEMENT, SET_PART].contains(&name.value.as_str()) =>
-        {
-            Some(base)
-        }
+        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(base))) => Some(base),
         _ => None,
     }
 }

@@ -11,7 +11,8 @@ use sqlparser::ast;
 use super::around::Around;
 use super::definitions::lower;
 use crate::parse::{
-    BACKUP, CHECK, CHECKPOINT, CONCURRENTLY, EXPORT, IGNORED, IMPORT, PREPARED, REFUSED, SET_CONSTRAINTS, UPKEEP,
+    BACKUP, CHECK, CHECKPOINT, CONCURRENTLY, EXPORT, IGNORED, IMPORT, PREPARED, REFUSED, SET_CONSTRAINTS,
+    UNKNOWN_DROPS, UPKEEP,
 };
 use crate::statement::{Command, ExportFormat, Maintenance, Statement};
 
@@ -87,7 +88,8 @@ impl Around<'_> {
                     if alone.is_some() {
                         self.outside_of_blocks("REINDEX CONCURRENTLY")?;
                     }
-                    TAGS.into_iter().find(|known| *known == alone.unwrap_or(tag))
+                    let known = TAGS.into_iter().chain(UNKNOWN_DROPS.map(|(tag, _)| tag));
+                    known.into_iter().find(|known| *known == alone.unwrap_or(tag))
                 }
                 _ => None,
             },

@@ -700,7 +700,7 @@ impl Text<'_> {
         let Some(on) = self.next_of(at, &["ON"]) else { return };
         let end = self.next_of(on, &["INTO", "ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(on));
         let (mut name, mut values, mut behind) = (quoted("name"), vec![quoted("value")], end);
-        if self.is(end, "INTO") && self.is(end + 1, "NAME") && self.is(end + 3, "VALUE") {
+        if self.is(end, "INTO") && self.is(end + 1, "NAME") && self.is_any(end + 3, &["VALUE", "VALUES"]) {
             (name, values) = (self.token(end + 2).clone(), vec![self.token(end + 4).clone()]);
             behind = end + 5;
             // Several values are a row.

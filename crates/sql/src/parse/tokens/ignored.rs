@@ -17,26 +17,26 @@ use super::{Text, quoted, word};
 /// A statement with nothing to do, as the parser's tree has it: a call of this name, with its tag and a table.
 pub(crate) const IGNORED: &str = "nothing statement";
 
-/// What there is none of, by the words that it has behind DROP.
-const UNKNOWN: [&[&str]; 18] = [
-    &["CAST"],
-    &["RULE"],
-    &["EVENT", "TRIGGER"],
-    &["LANGUAGE"],
-    &["PROCEDURAL", "LANGUAGE"],
-    &["TEXT", "SEARCH", "CONFIGURATION"],
-    &["TEXT", "SEARCH", "DICTIONARY"],
-    &["TEXT", "SEARCH", "PARSER"],
-    &["TEXT", "SEARCH", "TEMPLATE"],
-    &["SERVER"],
-    &["FOREIGN", "DATA", "WRAPPER"],
-    &["FOREIGN", "TABLE"],
-    &["PUBLICATION"],
-    &["SUBSCRIPTION"],
-    &["TABLESPACE"],
-    &["CONVERSION"],
-    &["ACCESS", "METHOD"],
-    &["TRANSFORM"],
+/// DROP of what there is none of: the tag, and the words behind DROP.
+pub(crate) const UNKNOWN_DROPS: [(&str, &[&str]); 18] = [
+    ("DROP CAST", &["CAST"]),
+    ("DROP RULE", &["RULE"]),
+    ("DROP EVENT TRIGGER", &["EVENT", "TRIGGER"]),
+    ("DROP LANGUAGE", &["LANGUAGE"]),
+    ("DROP PROCEDURAL LANGUAGE", &["PROCEDURAL", "LANGUAGE"]),
+    ("DROP TEXT SEARCH CONFIGURATION", &["TEXT", "SEARCH", "CONFIGURATION"]),
+    ("DROP TEXT SEARCH DICTIONARY", &["TEXT", "SEARCH", "DICTIONARY"]),
+    ("DROP TEXT SEARCH PARSER", &["TEXT", "SEARCH", "PARSER"]),
+    ("DROP TEXT SEARCH TEMPLATE", &["TEXT", "SEARCH", "TEMPLATE"]),
+    ("DROP SERVER", &["SERVER"]),
+    ("DROP FOREIGN DATA WRAPPER", &["FOREIGN", "DATA", "WRAPPER"]),
+    ("DROP FOREIGN TABLE", &["FOREIGN", "TABLE"]),
+    ("DROP PUBLICATION", &["PUBLICATION"]),
+    ("DROP SUBSCRIPTION", &["SUBSCRIPTION"]),
+    ("DROP TABLESPACE", &["TABLESPACE"]),
+    ("DROP CONVERSION", &["CONVERSION"]),
+    ("DROP ACCESS METHOD", &["ACCESS", "METHOD"]),
+    ("DROP TRANSFORM", &["TRANSFORM"]),
 ];
 
 /// What stands behind the tag of a statement that runs beside others, and commits by itself.
@@ -209,11 +209,12 @@ impl Text<'_> {
 
     /// DROP EXTENSION, and DROP INDEX CONCURRENTLY: one that ends in PURGE, for which the parser has a place.
     pub(super) fn ignored_drop(&mut self, at: usize) {
-        let is_kind = |kind: &&&[&str]| kind.iter().enumerate().all(|(place, name)| self.is(at + 1 + place, name));
-        if let Some(kind) = UNKNOWN.iter().find(is_kind) {
+        let is_kind =
+            |(_, kind): &&(&str, &[&str])| kind.iter().enumerate().all(|(place, name)| self.is(at + 1 + place, name));
+        if let Some((tag, kind)) = UNKNOWN_DROPS.iter().find(is_kind) {
             let next = at + 1 + kind.len();
             if self.is(next, "IF") && self.is(next + 1, "EXISTS") {
-                self.ignore(at, &format!("DROP {}", kind.join(" ")), None);
+                self.ignore(at, tag, None);
             }
             return;
         }

@@ -64,7 +64,7 @@ pub(crate) use self::elements::{ELEMENT, SET_ELEMENT, SET_PART};
 pub(crate) use self::exclusions::EXCLUDES;
 pub(crate) use self::folds::{COMBINE, FOLD};
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
-pub(crate) use self::ignored::{CONCURRENTLY, IGNORED};
+pub(crate) use self::ignored::{CONCURRENTLY, IGNORED, UNKNOWN_DROPS};
 pub(crate) use self::joins::JOIN_ALIAS;
 use self::joins::WaitingJoin;
 pub(crate) use self::json_queries::{JSON_CALL, JSON_PASSING};
