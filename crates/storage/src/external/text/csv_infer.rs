@@ -1,5 +1,7 @@
 //! What a file of separated values is: its delimiter, whether it has a header, and the types of its columns.
 
+use std::borrow::Cow;
+
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 
 use super::csv_dates::{DateOrder, DateOrders, is_time};
@@ -477,19 +479,26 @@ pub(super) fn has_header(
             return true;
         }
     }
+    // Quotes somewhere in a field are none of its value.
+    let meant = |field: Field| match field.is_mixed() {
+        true => field.text(text, dialect),
+        false => Cow::Borrowed(field.raw(text)),
+    };
+    let is_quoted = |field: Field| field.is_quoted() && !field.is_mixed();
     let mut guesses = vec![Guess::default(); first.len()];
     for record in rest {
         for (guess, &field) in guesses.iter_mut().zip(record) {
             if !is_null(field) {
-                guess.see(field.is_quoted(), field.raw(text), forms);
+                guess.see(is_quoted(field), &meant(field), forms);
             }
         }
     }
     // A name among numbers or dates gives the header away.
     let typed = |guess: &Guess| guess.seen && guess.data_type() != DataType::Utf8View;
-    let stranger = guesses.iter().zip(first).any(|(guess, &field)| {
-        typed(guess) && !is_null(field) && !guess.fits(field.is_quoted(), field.raw(text), forms)
-    });
+    let stranger = guesses
+        .iter()
+        .zip(first)
+        .any(|(guess, &field)| typed(guess) && !is_null(field) && !guess.fits(is_quoted(field), &meant(field), forms));
     if stranger {
         return true;
     }
@@ -603,7 +612,11 @@ mod tests {
     }
 
     fn header(text: &str) -> bool {
-        let dialect = dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default());
+        header_with(text, &CsvOptions::default())
+    }
+
+    fn header_with(text: &str, options: &CsvOptions) -> bool {
+        let dialect = dialect(text.as_bytes(), true, "a.csv", options);
         let records = records(text.as_bytes(), true, &dialect, 100, false);
         has_header(
             text.as_bytes(),
@@ -617,6 +630,10 @@ mod tests {
 
     #[test]
     fn headers_are_recognized() {
+        // Where quotes begin anywhere, as in COPY, they are none of a number.
+        let inside = CsvOptions { quotes_inside: true, ..CsvOptions::default() };
+        assert!(!header_with("1, \"5\"\n 2 ,6\n", &inside) && !header_with("\"1\"2,3\n4,5\n", &inside));
+        assert!(header_with("a,\"b\"c\n1,\"2\"3\n", &inside));
         assert!(header("a,b\n1,2\n"));
         assert!(header("name,city\nann,rome\n"));
         assert!(!header("1,2\n3,4\n"));
