@@ -175,7 +175,7 @@ def web():
     assert sql("SELECT 1", "application/vnd.apache.arrow.stream").content[:4] == b"\xff\xff\xff\xff"
     assert sql("SELECT nothing FROM items").json()["error"]["code"] == "42703"
     assert sql("SELECT nothing FROM items").status_code == 400
-    assert sql("CREATE TABLE w AS SELECT 1 AS a").json()["command"] == "CREATE TABLE"
+    assert sql("CREATE TABLE w AS SELECT 1 AS a").json() == {"command": "CREATE TABLE AS", "rows": 1}
     assert requests.post(f"{http}/v1/sql", data="SELECT 1").status_code == 400
     assert requests.post(f"{http}/v1/sql", data=b"x" * ((64 << 20) + 1), headers={"Content-Type": "application/sql"}).status_code == 413
     assert sql(endless, timeout_ms=100).json()["error"]["code"] == "57014"
