@@ -36,6 +36,11 @@ impl Binder<'_> {
             let mut expression = item.clone();
             let done = walk_mut(&mut expression, &mut Unpack { call: &call, chosen: &chosen });
             debug_assert!(done.is_continue());
+            if expression == *item {
+                let error = Error::input("*COLUMNS(…) stands among the arguments of a function or in a list");
+                let error = error.with_code("42601").with_hint("COLUMNS(…) stands anywhere, once for each column");
+                return Err(placed(error, || place(&call)));
+            }
             let further = self.of_columns(&expression, level)?;
             return Ok(Some(further.unwrap_or_else(|| vec![(None, expression)])));
         }
