@@ -595,7 +595,7 @@ fn a_killed_process_leaves_nothing() {
 fn small_budgets_have_smaller_clusters() {
     let bytes = |budget: usize| TempOptions::within(budget).cluster_bytes;
     assert_eq!(
-        [1, 16 << 20, 100 << 20, 128 << 20, 8 << 30].map(bytes),
-        [64 << 10, 128 << 10, 512 << 10, 1 << 20, 1 << 20]
+        [1, 16 << 20, 100 << 20, 128 << 20, 256 << 20, 8 << 30].map(bytes),
+        [64 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20, 1 << 20]
     );
 }
