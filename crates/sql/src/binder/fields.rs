@@ -1,12 +1,13 @@
-//! Values of keys that are written like fields, and values with other fields: what UPDATE makes of a column of which it
-//! sets fields.
+//! Fields of records, values of keys that are written like them, and values with other fields: what UPDATE makes of a
+//! column of which it sets fields.
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::Ident;
 
-use super::{Binder, Target};
+use super::{Binder, Target, name_place, normalized};
 use crate::algebra::{Constant, Scalar};
+use crate::errors;
 
 /// The function that gives a record with another field: of a column's name, the record, the names on the way to the
 /// field, and its value.
@@ -23,6 +24,40 @@ pub(super) fn has_fields(sql_type: &SqlType) -> bool {
 }
 
 impl Binder<'_> {
+    /// Fields of a record within each other. Fails with 42703 and 42809.
+    pub(super) fn fields(&self, mut scalar: Scalar, names: &[Ident]) -> Result<Scalar> {
+        for name in names {
+            scalar = self.field(scalar, name)?;
+        }
+        Ok(scalar)
+    }
+
+    /// A field of a record, and the value of a key of JSON or of a map. Fails with 42703, or 42809 if it is none of
+    /// these.
+    pub(super) fn field(&self, scalar: Scalar, name: &Ident) -> Result<Scalar> {
+        let sql_type = scalar.sql_type();
+        if !matches!(sql_type, SqlType::Record(_)) && has_fields(&sql_type) {
+            return self.value_of_key(scalar, name);
+        }
+        let SqlType::Record(fields) = &sql_type else {
+            let message =
+                format!("column notation .{} applied to type {sql_type}, which is not a composite type", name.value);
+            return Err(errors::at(Error::input(message).with_code("42809"), name_place(name)));
+        };
+        let wanted = normalized(name);
+        let position = fields.iter().position(|field| field.name == wanted);
+        let folded = || fields.iter().position(|field| field.name.eq_ignore_ascii_case(&wanted));
+        let Some(index) = position.or_else(|| name.quote_style.is_none().then(folded).flatten()) else {
+            let error = Error::input(format!("no field is named '{}'", name.value)).with_code("42703");
+            let known = fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+            return Err(errors::suggest(errors::at(error, name_place(name)), &name.value, &known));
+        };
+        if let Scalar::Record { fields: values, .. } = &mut { scalar.clone() } {
+            return Ok(values.swap_remove(index));
+        }
+        Ok(Scalar::Field { input: Box::new(scalar), index, sql_type: fields[index].sql_type.clone() })
+    }
+
     /// `value.name` of JSON or of a map: the value of the key, whose letters are those that are written.
     pub(super) fn value_of_key(&self, value: Scalar, name: &Ident) -> Result<Scalar> {
         let key = Scalar::Constant(Constant::text(&name.value));

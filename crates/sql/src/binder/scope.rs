@@ -830,40 +830,6 @@ impl Binder<'_> {
         }
     }
 
-    /// Fields of a record within each other. Fails with 42703 and 42809.
-    pub(super) fn fields(&self, mut scalar: Scalar, names: &[Ident]) -> Result<Scalar> {
-        for name in names {
-            scalar = self.field(scalar, name)?;
-        }
-        Ok(scalar)
-    }
-
-    /// A field of a record, and the value of a key of JSON or of a map. Fails with 42703, or 42809 if it is none of
-    /// these.
-    pub(super) fn field(&self, scalar: Scalar, name: &Ident) -> Result<Scalar> {
-        let sql_type = scalar.sql_type();
-        if !matches!(sql_type, SqlType::Record(_)) && has_fields(&sql_type) {
-            return self.value_of_key(scalar, name);
-        }
-        let SqlType::Record(fields) = &sql_type else {
-            let message =
-                format!("column notation .{} applied to type {sql_type}, which is not a composite type", name.value);
-            return Err(errors::at(Error::input(message).with_code("42809"), name_place(name)));
-        };
-        let wanted = normalized(name);
-        let position = fields.iter().position(|field| field.name == wanted);
-        let folded = || fields.iter().position(|field| field.name.eq_ignore_ascii_case(&wanted));
-        let Some(index) = position.or_else(|| name.quote_style.is_none().then(folded).flatten()) else {
-            let error = Error::input(format!("no field is named '{}'", name.value)).with_code("42703");
-            let known = fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
-            return Err(errors::suggest(errors::at(error, name_place(name)), &name.value, &known));
-        };
-        if let Scalar::Record { fields: values, .. } = &mut { scalar.clone() } {
-            return Ok(values.swap_remove(index));
-        }
-        Ok(Scalar::Field { input: Box::new(scalar), index, sql_type: fields[index].sql_type.clone() })
-    }
-
     /// Puts the markers that were asked for into a FROM clause's relation, each right above its source.
     pub(super) fn with_markers(&self, mut relation: Relation, names: &Namespace) -> Relation {
         for (marker, columns) in names.used_markers() {
