@@ -91,6 +91,8 @@ pub(crate) struct Parts {
     prepared_by_client: Mutex<BTreeMap<String, PreparedInfo>>,
     /// Whether the procedure that is called next may end the transaction, as the one may that calls it.
     ends_transactions: AtomicBool,
+    /// Held by a statement that calls procedures: the session's next one of them begins when it has ended.
+    calling: Mutex<()>,
     itself: Weak<Parts>,
     /// What settings were, and whom it acted as, before the transaction changed it.
     remembered: Mutex<Remembered>,
@@ -278,6 +280,11 @@ impl Parts {
         &self.ends_transactions
     }
 
+    /// Held by a statement that calls procedures.
+    pub(crate) fn calling(&self) -> &Mutex<()> {
+        &self.calling
+    }
+
     /// Has a trigger run when the transaction ends.
     pub(crate) fn put_off(&self, trigger: DeferredTrigger) {
         self.put_off.lock().add(trigger);
@@ -412,6 +419,7 @@ impl Session {
                 depth: AtomicUsize::new(0),
                 triggers: AtomicUsize::new(0),
                 ends_transactions: AtomicBool::new(false),
+                calling: Mutex::new(()),
                 itself: parts.clone(),
                 remembered: Mutex::default(),
                 blocks: KnownBlocks::default(),

@@ -25,12 +25,13 @@ use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
-use diligence_engine::stages::{Caller, outside};
+use diligence_engine::stages::{Caller, caller, outside};
 use diligence_sql::procedural::{Gives, Procedure};
 use diligence_sql::{
     Called, Command, DeferredTrigger, Part, Query, QueryRunner, Several, Statement, TriggerRunner, Write,
 };
 use diligence_storage::foreign_error::from_arrow;
+use parking_lot::MutexGuard;
 
 use self::run::Run;
 use super::cancelling::CancelToken;
@@ -116,9 +117,20 @@ fn sender_of(token: &CancelToken, printed: Printed) -> Sender {
     Sender::new(move || token.check().is_err(), printed)
 }
 
+/// Waits until no other statement of the session calls procedures. Fails with kind `Cancelled`.
+fn turn<'s>(session: &'s Session, token: &CancelToken) -> Result<MutexGuard<'s, ()>> {
+    loop {
+        token.check()?;
+        if let Some(turn) = session.parts().calling().try_lock_for(run::LOOK) {
+            return Ok(turn);
+        }
+    }
+}
+
 impl Session {
     /// Does something in the session's transaction, or in one of its own, on a thread of its own: procedures that it
-    /// calls print for whoever waits, and end when nobody does.
+    /// calls print for the client that waits, and end when none does. Statements that the session runs at the same time
+    /// do it one after the other, as transactions are the session's; what a procedure runs is a part of its caller.
     fn start_on_thread(
         &self,
         tag: &'static str,
@@ -126,8 +138,9 @@ impl Session {
         work: impl FnOnce(&Self, &Sender) -> Result<ReadyRows> + Send + 'static,
     ) -> QueryResult {
         let (session, printed) = (self.clone(), Printed::default());
-        let said = printed.clone();
+        let (said, is_called) = (printed.clone(), caller().is_some());
         let work = move |token: &CancelToken| {
+            let _turn = if is_called { None } else { Some(turn(&session, token)?) };
             let sender = Arc::new(sender_of(token, said));
             sender.sends(|| work(&session, &sender))
         };

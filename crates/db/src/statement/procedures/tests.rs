@@ -89,3 +89,25 @@ fn triggers_that_nest_without_end_fail_and_others_go_on() {
     run(&session, &["DROP TRIGGER again ON t", "INSERT INTO t VALUES (1, 25)"]);
     assert_eq!(one(&session, "SELECT count(*) FROM t"), 6);
 }
+
+#[test]
+fn statements_of_one_session_that_call_procedures_take_turns() {
+    let database = Database::in_memory().unwrap();
+    let session = database.session();
+    let moment = "CREATE FUNCTION moment(n INTEGER) RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE began timestamptz := now(); BEGIN
+        FOR i IN 1..n LOOP INSERT INTO log VALUES (i); PERFORM pg_sleep(0.002); END LOOP;
+        IF n = 7 THEN RAISE EXCEPTION 'seven'; END IF;
+        RETURN CASE WHEN now() = began THEN n ELSE -1 END;
+    END $$";
+    run(&session, &["CREATE TABLE log (i INTEGER)", moment]);
+    let started = (1..=8).map(|n| session.start(&format!("SELECT moment({n})")).unwrap()).collect::<Vec<_>>();
+    let mut given = started
+        .into_iter()
+        .map(|result| result.collect().map(|rows| rows[0].column(0).as_primitive::<Int64Type>().value(0)));
+    for n in 1..=8 {
+        let given = given.next().unwrap();
+        if n == 7 { assert_eq!(given.unwrap_err().code(), Some("P0001")) } else { assert_eq!(given.unwrap(), n) }
+    }
+    // Each was committed by itself, but the one that failed.
+    assert_eq!(one(&session, "SELECT count(*) FROM log"), (1..=8).filter(|n| *n != 7).sum::<i64>());
+}

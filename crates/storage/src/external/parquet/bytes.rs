@@ -1,15 +1,19 @@
 //! The fetched bytes of column chunks, and Parquet's reader interfaces over them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use parquet::arrow::arrow_reader::RowGroups;
 use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
+
+use super::Piece;
+use super::footer::chunk_range;
 
 /// What a fetch brings: the bytes of the leaves that were asked for.
 pub(super) struct ParquetBytes {
@@ -17,7 +21,7 @@ pub(super) struct ParquetBytes {
 }
 
 /// The bytes of one column chunk, or of some of its pages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ChunkBytes {
     /// The dictionary page with its header, where the chunk was fetched in parts and has one.
     pub dictionary: Option<Bytes>,
@@ -25,44 +29,34 @@ pub(super) struct ChunkBytes {
     pub pages: Bytes,
     /// The row of the row group that the first data page begins with.
     pub first_row: usize,
+    pub begins: ChunkBegins,
+}
+
+/// Where the parts of a chunk begin in the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ChunkBegins {
+    pub dictionary: u64,
+    pub pages: u64,
 }
 
 impl ChunkBytes {
-    /// Bytes held.
-    pub fn len(&self) -> usize {
-        self.pages.len() + self.dictionary.as_ref().map_or(0, Bytes::len)
-    }
-
-    /// Reads the pages in order: the dictionary, then the data pages.
-    pub fn page_reader(&self, chunk: &ColumnChunkMetaData, rows: usize) -> Result<SerializedPageReader<ChunkBytes>> {
-        // The reader takes offsets from the footer; here they count from the start of these bytes.
-        let dictionary = self.dictionary.as_ref().map(|_| 0);
-        let meta = chunk
-            .clone()
-            .into_builder()
-            .set_dictionary_page_offset(dictionary)
-            .set_data_page_offset(0)
-            .set_total_compressed_size(self.len() as i64)
-            .build()?;
-        SerializedPageReader::new(Arc::new(self.clone()), &meta, rows, None)
-    }
-
-    /// From `start` to the end of the part that it lies in.
-    fn from(&self, start: u64) -> Result<Bytes> {
-        let beyond = || ParquetError::EOF(format!("a page begins at byte {start} of {}", self.len()));
-        let start = usize::try_from(start).map_err(|_| beyond())?;
-        let first = self.dictionary.as_ref().map_or(0, Bytes::len);
-        match &self.dictionary {
-            Some(dictionary) if start < first => Ok(dictionary.slice(start..)),
-            _ if start - first <= self.pages.len() => Ok(self.pages.slice(start - first..)),
-            _ => Err(beyond()),
-        }
+    /// From this place of the file to the end of the part that it lies in.
+    fn from(&self, place: u64) -> Result<Bytes> {
+        let part = match &self.dictionary {
+            Some(dictionary) if place < self.begins.pages => (dictionary, self.begins.dictionary),
+            _ => (&self.pages, self.begins.pages),
+        };
+        let start = place.checked_sub(part.1).and_then(|start| usize::try_from(start).ok());
+        let start = start.filter(|start| *start <= part.0.len());
+        let start =
+            start.ok_or_else(|| ParquetError::EOF(format!("a page begins at byte {place}, out of its chunk")))?;
+        Ok(part.0.slice(start..))
     }
 }
 
 impl Length for ChunkBytes {
     fn len(&self) -> u64 {
-        self.len() as u64
+        self.begins.pages.saturating_add(self.pages.len() as u64)
     }
 }
 
@@ -82,30 +76,48 @@ impl ChunkReader for ChunkBytes {
     }
 }
 
-/// One row group as Parquet's Arrow reader wants it.
+/// The pages of a chunk that lies at `range`: all of them, for a part of a row group by their places, so that those of
+/// other rows are passed unread.
+pub(super) fn pages_at<R: ChunkReader>(
+    chunk: Arc<R>,
+    metadata: &ParquetMetaData,
+    piece: &Piece,
+    leaf: usize,
+    range: Range<u64>,
+) -> Result<SerializedPageReader<R>> {
+    let group = metadata.row_group(piece.row_group);
+    let index = metadata.offset_index().filter(|_| !piece.whole);
+    let index = index.and_then(|index| index.get(piece.row_group)?.get(leaf));
+    // Some writers put wrong places of dictionaries; the first page is where the chunk begins.
+    let meta = group.column(leaf).clone().into_builder();
+    let meta = meta.set_dictionary_page_offset(None).set_data_page_offset(range.start as i64);
+    let meta = meta.set_total_compressed_size((range.end - range.start) as i64).build()?;
+    let places = index.map(|index| index.page_locations().clone());
+    SerializedPageReader::new(chunk, &meta, piece.group_rows(metadata), places)
+}
+
+/// One row group as Parquet's Arrow reader wants it, of which the bytes of a piece were fetched.
 pub(super) struct FetchedRowGroup<'a> {
     pub bytes: &'a ParquetBytes,
     pub metadata: &'a ParquetMetaData,
-    pub row_group: usize,
-    /// Rows from the first fetched row to the end of what was fetched.
-    pub rows: usize,
+    pub piece: &'a Piece,
 }
 
 impl RowGroups for FetchedRowGroup<'_> {
     fn num_rows(&self) -> usize {
-        self.rows
+        self.piece.group_rows(self.metadata)
     }
 
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
         let chunk = self.bytes.leaves.get(&leaf);
-        let chunk = chunk.ok_or_else(|| ParquetError::General(format!("leaf {leaf} was not fetched")))?;
-        let meta = self.metadata.row_group(self.row_group).column(leaf);
-        let reader: Box<dyn PageReader> = Box::new(chunk.page_reader(meta, self.rows)?);
-        Ok(Box::new(OneChunk(Some(reader))))
+        let range = chunk_range(self.metadata.row_group(self.piece.row_group).column(leaf));
+        let (chunk, range) =
+            chunk.zip(range).ok_or_else(|| ParquetError::General(format!("leaf {leaf} was not fetched")))?;
+        Ok(Box::new(OneChunk::of(pages_at(Arc::new(chunk.clone()), self.metadata, self.piece, leaf, range)?)))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(std::iter::once(self.metadata.row_group(self.row_group)))
+        Box::new(std::iter::once(self.metadata.row_group(self.piece.row_group)))
     }
 
     fn metadata(&self) -> &ParquetMetaData {
@@ -114,7 +126,13 @@ impl RowGroups for FetchedRowGroup<'_> {
 }
 
 /// The pages of a single chunk.
-struct OneChunk(Option<Box<dyn PageReader>>);
+pub(super) struct OneChunk(Option<Box<dyn PageReader>>);
+
+impl OneChunk {
+    pub fn of(pages: impl PageReader + 'static) -> Self {
+        Self(Some(Box::new(pages)))
+    }
+}
 
 impl Iterator for OneChunk {
     type Item = Result<Box<dyn PageReader>>;

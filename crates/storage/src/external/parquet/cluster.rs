@@ -11,11 +11,12 @@ use arrow::datatypes::DataType;
 use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
 
-use super::bytes::{ChunkBytes, ParquetBytes};
+use super::bytes::{ChunkBegins, ChunkBytes, ParquetBytes};
 use super::column_rows::OpenColumn;
-use super::columns::{open_column, open_flat};
+use super::columns::{open_column, open_flat, open_pulled};
 use super::footer::chunk_range;
 use super::numbered::{NumberedWindows, numbered_schema};
+use super::pulled::PulledBytes;
 use super::steps::{FirstParts, LaterParts, Steps};
 use super::survey::Surveyed;
 use super::variant::{is_variant_group, json_texts};
@@ -115,21 +116,18 @@ impl ParquetCluster {
 }
 
 impl ParquetCluster {
-    /// Whether all of these columns are of kinds that can be decoded page by page.
-    fn can_be_read_in_steps(&self, columns: &[usize]) -> bool {
+    /// Whether a column is of the kinds whose pages are decoded one by one, of parts that were fetched.
+    fn can_be_fetched_in_steps(&self, column: usize) -> bool {
         let file = self.file();
-        let nothing = |leaf| (leaf, ChunkBytes { dictionary: None, pages: bytes::Bytes::new(), first_row: 0 });
-        let can_be = |&column: &usize| {
-            let Some(root) = file.roots.get(column).copied().flatten() else { return true };
-            let leaves = file.leaves[root].clone();
-            let bytes = Box::new(ParquetBytes { leaves: leaves.clone().map(nothing).collect() });
-            let unread = leaves.map(|leaf| (leaf, 1)).collect();
-            let target = self.table.schema.field(column).data_type();
-            let opened = Surveyed::in_steps(file, &self.piece, bytes, &unread, 1)
-                .and_then(|surveyed| open_flat(file, &self.piece, &surveyed, root, target, true));
-            matches!(opened, Ok(Some(_)))
-        };
-        columns.iter().all(can_be)
+        let nothing = |leaf| (leaf, ChunkBytes::default());
+        let Some(root) = file.roots.get(column).copied().flatten() else { return true };
+        let leaves = file.leaves[root].clone();
+        let bytes = Box::new(ParquetBytes { leaves: leaves.clone().map(nothing).collect() });
+        let unread = leaves.map(|leaf| (leaf, 1)).collect();
+        let target = self.table.schema.field(column).data_type();
+        let opened = Surveyed::in_steps(file, &self.piece, bytes, &unread, 1)
+            .and_then(|surveyed| open_flat(file, &self.piece, &surveyed, root, target, true));
+        matches!(opened, Ok(Some(_)))
     }
 
     fn windows(&self, surveyed: Surveyed, request: &DecodeRequest) -> ParquetWindows {
@@ -157,13 +155,15 @@ impl ParquetCluster {
 
     fn windows_in_steps(&self, first: FirstParts, bytes: usize, request: &DecodeRequest) -> Result<ParquetWindows> {
         let file = self.file();
-        let FirstParts { bytes: parts, mut unread, step_bytes } = first;
+        let FirstParts { bytes: parts, mut unread, pulled, step_bytes } = first;
         let total = |ranges: &VecDeque<Range<u64>>| ranges.iter().map(|range| range.end - range.start).sum();
         let bytes_unread = unread.iter().map(|(leaf, ranges)| (*leaf, total(ranges))).collect();
         let surveyed = Surveyed::in_steps(file, &self.piece, Box::new(parts), &bytes_unread, step_bytes)?;
         let mut windows = self.windows(surveyed, request);
         if is_alone(request) {
-            windows.batch_rows = windows.batch_rows.min(self.rows_at_once(unread.keys().copied()));
+            let roots = pulled.iter().filter_map(|&column| file.roots.get(column).copied().flatten());
+            let leaves = roots.flat_map(|root| file.leaves[root].clone()).chain(unread.keys().copied());
+            windows.batch_rows = windows.batch_rows.min(self.rows_at_once(leaves));
         }
         let mut by_column = HashMap::with_capacity(unread.len());
         for (column, root) in file.roots.iter().enumerate() {
@@ -175,7 +175,12 @@ impl ParquetCluster {
         }
         // The columns have them from here on.
         windows.surveyed.bytes.leaves.clear();
-        windows.steps = Some(Steps::new(step_bytes, bytes, windows.batch_rows, by_column, &mut windows.columns)?);
+        let mut counts = Vec::new();
+        for column in pulled {
+            counts.extend(windows.pull(column, step_bytes)?);
+        }
+        let batch_rows = windows.batch_rows;
+        windows.steps = Some(Steps::new(step_bytes, bytes, batch_rows, by_column, counts, &mut windows.columns)?);
         Ok(windows)
     }
 }
@@ -215,12 +220,14 @@ impl Cluster for ParquetCluster {
             let mut leaves = HashMap::with_capacity(reads.len());
             for read in reads {
                 let short = || Error::bug("a read brought fewer parts than it had ranges");
-                let dictionary = match read.dictionary {
+                let dictionary = match &read.dictionary {
                     Some(_) => Some(parts.next().ok_or_else(short)?),
                     None => None,
                 };
                 let pages = parts.next().ok_or_else(short)?;
-                leaves.insert(read.leaf, ChunkBytes { dictionary, pages, first_row: read.first_row });
+                let begins =
+                    ChunkBegins { dictionary: read.dictionary.map_or(0, |at| at.start), pages: read.pages.start };
+                leaves.insert(read.leaf, ChunkBytes { dictionary, pages, first_row: read.first_row, begins });
             }
             Ok(Fetched { bytes, content: Box::new(ParquetBytes { leaves }) })
         })
@@ -228,19 +235,24 @@ impl Cluster for ParquetCluster {
 
     fn fetch_in_steps(&self, columns: &[usize], step_bytes: usize) -> Option<FirstStep> {
         // A checksum is of a whole chunk.
-        if self.numbers.is_some() || self.file().checksums.is_some() || !self.can_be_read_in_steps(columns) {
+        if self.numbers.is_some() || self.file().checksums.is_some() {
             return None;
         }
-        let leaves = self.reads(columns).into_iter().map(|read| {
+        let source = &self.file().source;
+        let (fetched, mut pulled): (Vec<usize>, Vec<usize>) =
+            columns.iter().partition(|column| self.can_be_fetched_in_steps(**column));
+        if !pulled.is_empty() && !source.is_local() {
+            return None;
+        }
+        pulled.sort_unstable();
+        pulled.dedup();
+        let leaves = self.reads(&fetched).into_iter().map(|read| {
             let ranges = read.dictionary.into_iter().chain([read.pages]).filter(|range| !range.is_empty());
             (read.leaf, read.first_row, ranges.collect())
         });
-        let (ranges, finish) = FirstParts::plan(leaves.collect(), step_bytes);
+        let (ranges, finish) = FirstParts::plan(leaves.collect(), pulled, step_bytes);
         let bytes = ranges.iter().map(|range| (range.end - range.start) as usize).sum();
-        let fetch = self
-            .file()
-            .source
-            .fetch_apart(ranges, move |parts| Ok(Fetched { bytes, content: Box::new(finish(parts)?) }));
+        let fetch = source.fetch_apart(ranges, move |parts| Ok(Fetched { bytes, content: Box::new(finish(parts)?) }));
         Some(FirstStep { bytes, fetch })
     }
 
@@ -313,6 +325,16 @@ impl ParquetWindows {
             self.columns.insert(column, OpenColumn { rows, at: 0 });
         }
         self.columns.get_mut(&column).ok_or_else(|| Error::bug("an opened column is gone"))
+    }
+
+    /// Opens a column that is read when it is decoded, and says what its leaves take.
+    fn pull(&mut self, column: usize, step_bytes: usize) -> Result<Vec<Arc<PulledBytes>>> {
+        let file = &self.table.files[self.file];
+        let Some(root) = file.roots.get(column).copied().flatten() else { return Ok(vec![]) };
+        let target = self.table.schema.field(column).data_type();
+        let (rows, counts) = open_pulled(file, &self.piece, root, target, step_bytes, self.batch_rows)?;
+        self.columns.insert(column, OpenColumn { rows, at: 0 });
+        Ok(counts)
     }
 
     /// What must be read before these columns can be decoded from row `start` of the piece on.

@@ -8,7 +8,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
 use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields};
 use diligence_base::{Error, Result};
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 
@@ -19,6 +19,7 @@ use super::flat::{FlatRows, Values};
 use super::guard::guard;
 use super::large_page::{LargePage, Layout};
 use super::page::{Apart, Pages};
+use super::pulled::{PulledBytes, PulledColumn};
 use super::strings::{Codes, Views};
 use super::survey::{Surveyed, cannot_be_decoded};
 use super::{ParquetFile, Piece};
@@ -44,15 +45,50 @@ pub(super) fn open_column(
     }
     let field = file.schema.field(root);
     let leaves = file.leaves[root].clone();
+    can_be_read(file, root)?;
+    if leaves.clone().any(|leaf| surveyed.leaf(leaf).is_none()) {
+        return Err(Error::bug(format!("column '{}' was not fetched", field.name())));
+    }
+    let group = FetchedRowGroup { bytes: &surveyed.bytes, metadata: &file.metadata, piece };
+    open_read(file, piece, &group, root, target, batch_rows.max(READ_ROWS_MIN))
+}
+
+/// Opens a column of a piece through Parquet's own reader, whose bytes are read when it comes to them, and says what it
+/// takes. Windows of at most `batch_rows` rows are read of it.
+pub(super) fn open_pulled(
+    file: &ParquetFile,
+    piece: &Piece,
+    root: usize,
+    target: &DataType,
+    step_bytes: usize,
+    batch_rows: usize,
+) -> Result<(Box<dyn ColumnRows>, Vec<Arc<PulledBytes>>)> {
+    can_be_read(file, root)?;
+    let group = PulledColumn::open(file, piece, root, step_bytes, batch_rows)?;
+    Ok((open_read(file, piece, &group, root, target, batch_rows)?, group.counts().to_vec()))
+}
+
+/// Fails with kind `Unsupported` for what Parquet's reader would read wrongly.
+fn can_be_read(file: &ParquetFile, root: usize) -> Result<()> {
+    let field = file.schema.field(root);
     if matches!(field.data_type(), DataType::Interval(_)) {
         // Parquet's reader would drop the months.
         let what = format!("{}: column '{}' has intervals in an encoding", file.source.name, field.name());
         return Err(Error::unsupported(format!("{what} that is not supported")).with_code("0A000"));
     }
-    let first_row = match surveyed.leaf(leaves.start) {
-        Some((chunk, _)) => chunk.first_row,
-        None => return Err(Error::bug(format!("column '{}' was not fetched", field.name()))),
-    };
+    Ok(())
+}
+
+/// Opens a column through Parquet's own reader.
+fn open_read(
+    file: &ParquetFile,
+    piece: &Piece,
+    group: &dyn RowGroups,
+    root: usize,
+    target: &DataType,
+    batch_rows: usize,
+) -> Result<Box<dyn ColumnRows>> {
+    let field = file.schema.field(root);
     let hint = hint(field.data_type(), target);
     let fields = file.schema.fields().iter().enumerate().map(|(index, field)| match index == root {
         true => Arc::new(Field::new(field.name(), hint.clone(), field.is_nullable())),
@@ -65,17 +101,14 @@ pub(super) fn open_column(
         let mask = ProjectionMask::roots(descriptor, [root]);
         let levels = parquet_to_arrow_field_levels(descriptor, mask.clone(), Some(&fields))
             .or_else(|_| parquet_to_arrow_field_levels(descriptor, mask, None))?;
-        let rows = piece.rows.end - first_row;
-        let group =
-            FetchedRowGroup { bytes: &surveyed.bytes, metadata: &file.metadata, row_group: piece.row_group, rows };
-        // A page of another column may begin before the piece does.
-        let before = piece.rows.start - first_row;
-        let selection = (before > 0)
-            .then(|| RowSelection::from(vec![RowSelector::skip(before), RowSelector::select(piece.rows.len())]));
-        ParquetRecordBatchReader::try_new_with_row_groups(&levels, &group, batch_rows.max(READ_ROWS_MIN), selection)
+        // The pages of a part begin at other rows for each leaf: the reader passes those before, and in a page.
+        let rows = piece.rows.clone();
+        let selection = || RowSelection::from(vec![RowSelector::skip(rows.start), RowSelector::select(rows.len())]);
+        let selection = (!piece.whole).then(selection);
+        ParquetRecordBatchReader::try_new_with_row_groups(&levels, group, batch_rows.max(1), selection)
     })?;
     let descriptor = file.metadata.file_metadata().schema_descr();
-    let validate = leaves.into_iter().any(|leaf| {
+    let validate = file.leaves[root].clone().any(|leaf| {
         let leaf = descriptor.column(leaf);
         leaf.physical_type() == PhysicalType::BYTE_ARRAY && leaf.converted_type() != ConvertedType::UTF8
     });

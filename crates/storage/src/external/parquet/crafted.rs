@@ -205,7 +205,7 @@ fn a_reader_without_a_survey_refuses_it_too() {
     for pages in misplaced_dictionaries() {
         let rows = pages.iter().filter(|page| page.kind == Kind::Data).map(|page| page.values).sum();
         let bytes = Bytes::from(pages.iter().flat_map(Page::write).collect::<Vec<_>>());
-        let chunk = ChunkBytes { dictionary: None, pages: bytes, first_row: 0 };
+        let chunk = ChunkBytes { dictionary: None, pages: bytes, ..ChunkBytes::default() };
         let meta = FileMeta { path: "crafted".into(), kind: FileKind::File, bytes: 0, modified: std::time::UNIX_EPOCH };
         let source = Arc::new(Source::local(meta, Arc::new(LocalDisk)));
         let pages = Pages::new(&chunk, Compression::UNCOMPRESSED, 0);

@@ -9,7 +9,7 @@
 //! text of their pages, `runs` the levels and codes in it, `flat` makes arrays of rows, with `fixed` and `strings` for
 //! the kinds of values. Everything else goes through Parquet's own reader (`columns`), and
 //! what that gives of a VARIANT becomes JSON (`variant`). Where memory is short, flat
-//! columns are read in `steps`, a part of each chunk at a time.
+//! columns are read in `steps`, a part of each chunk at a time, and those for Parquet's own reader are `pulled` by it.
 //!
 //! Invariant: nothing a footer says is believed before it is checked against the length of the file.
 
@@ -28,6 +28,7 @@ mod large_page;
 mod numbered;
 mod page;
 mod pruning;
+mod pulled;
 mod runs;
 mod snappy;
 mod statistics;
@@ -112,6 +113,13 @@ struct Piece {
     rows: Range<usize>,
     /// True if these are all rows of the row group.
     whole: bool,
+}
+
+impl Piece {
+    /// Rows of the whole row group.
+    fn group_rows(&self, metadata: &ParquetMetaData) -> usize {
+        usize::try_from(metadata.row_group(self.row_group).num_rows()).unwrap_or(0)
+    }
 }
 
 impl ParquetTable {

@@ -10,12 +10,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use diligence_base::{Error, Result};
 
-use super::bytes::{ChunkBytes, ParquetBytes};
+use super::bytes::{ChunkBegins, ChunkBytes, ParquetBytes};
 use super::column_rows::{ColumnAhead, OpenColumn};
+use super::pulled::PulledBytes;
 use super::survey::VALUE_BYTES;
 
 /// What the first read brings.
@@ -24,6 +26,8 @@ pub(super) struct FirstParts {
     pub bytes: ParquetBytes,
     /// What is read of each leaf later.
     pub unread: HashMap<usize, VecDeque<Range<u64>>>,
+    /// Columns that are read when they are decoded.
+    pub pulled: Vec<usize>,
     pub step_bytes: usize,
 }
 
@@ -37,6 +41,8 @@ pub(super) struct Steps {
     /// Bytes of the first parts, which whoever decodes has reserved.
     first_bytes: usize,
     columns: HashMap<usize, StepColumn>,
+    /// What the other columns take, which are read when they are decoded.
+    pulled: Vec<Arc<PulledBytes>>,
     /// Bytes that the read asked for will take.
     asked_bytes: usize,
     batch_rows: usize,
@@ -51,9 +57,10 @@ struct StepColumn {
 
 impl FirstParts {
     /// Of each leaf, which is read in these ranges, the first bytes, in one read: its ranges, and what makes the parts
-    /// of what it brings.
+    /// of what it brings. The columns that are `pulled` have none of them.
     pub fn plan(
         leaves: Vec<(usize, usize, VecDeque<Range<u64>>)>,
+        pulled: Vec<usize>,
         step_bytes: usize,
     ) -> (Vec<Range<u64>>, impl FnOnce(Vec<Bytes>) -> Result<Self> + Send + 'static) {
         let mut unread = HashMap::with_capacity(leaves.len());
@@ -66,9 +73,11 @@ impl FirstParts {
             unread.insert(leaf, left);
         }
         let finish = move |parts: Vec<Bytes>| {
-            let chunk = |((leaf, first_row), pages)| (leaf, ChunkBytes { dictionary: None, pages, first_row });
+            let chunk = |((leaf, first_row), pages)| {
+                (leaf, ChunkBytes { dictionary: None, pages, first_row, begins: ChunkBegins::default() })
+            };
             let leaves = read.into_iter().zip(parts).map(chunk).collect();
-            Ok(Self { bytes: ParquetBytes { leaves }, unread, step_bytes })
+            Ok(Self { bytes: ParquetBytes { leaves }, unread, pulled, step_bytes })
         };
         (ranges, finish)
     }
@@ -81,11 +90,13 @@ impl Steps {
         first_bytes: usize,
         batch_rows: usize,
         unread: HashMap<usize, VecDeque<Range<u64>>>,
+        pulled: Vec<Arc<PulledBytes>>,
         open: &mut HashMap<usize, OpenColumn>,
     ) -> Result<Self> {
         let ahead = ColumnAhead::default();
         let columns = unread.into_iter().map(|(column, unread)| (column, StepColumn { unread, ahead })).collect();
-        let mut steps = Self { step_bytes, first_bytes, columns, asked_bytes: 0, batch_rows, rows: batch_rows };
+        let asked_bytes = 0;
+        let mut steps = Self { step_bytes, first_bytes, columns, pulled, asked_bytes, batch_rows, rows: batch_rows };
         for (column, step) in &mut steps.columns {
             step.ahead = opened(open, *column)?.rows.look_ahead(batch_rows, false)?;
         }
@@ -140,7 +151,8 @@ impl Steps {
     }
 
     /// Bytes that decoding holds besides what was fetched at first: of each column what has been read, the dictionary,
-    /// the longest page, and the values of a batch; and of one column the text of a dictionary that becomes values.
+    /// the longest page, and the values of a batch; of one column the text of a dictionary that becomes values; and
+    /// what the columns take that are read when they are decoded.
     pub fn bytes(&self) -> usize {
         let values = self.batch_rows.saturating_mul(VALUE_BYTES);
         let columns = self.columns.values().map(|step| {
@@ -149,7 +161,8 @@ impl Steps {
         });
         let passing_bytes = self.columns.values().map(|step| step.ahead.passing_bytes).max().unwrap_or(0);
         let asked_bytes = self.asked_bytes.saturating_add(passing_bytes);
-        columns.fold(asked_bytes, usize::saturating_add).saturating_sub(self.first_bytes)
+        let pulled = self.pulled.iter().map(|column| column.total());
+        columns.chain(pulled).fold(asked_bytes, usize::saturating_add).saturating_sub(self.first_bytes)
     }
 }
 

@@ -98,7 +98,7 @@ impl Surveyed {
 }
 
 /// Bytes of a dictionary: its text and its values.
-fn dictionary_bytes(header: &Header) -> usize {
+pub(super) fn dictionary_bytes(header: &Header) -> usize {
     // Each value has a byte of text at least, so memory is never taken for more of them.
     header.text_bytes.saturating_add(header.values.min(header.text_bytes).saturating_mul(VALUE_BYTES))
 }

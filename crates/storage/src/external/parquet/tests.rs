@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::*;
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::*;
 use datafusion_common::ScalarValue;
@@ -317,6 +318,71 @@ fn a_large_row_group_is_cut_where_pages_of_all_columns_begin() {
     let table = table_of("uneven.parquet", write(&batch, uneven));
     let read = read_all(&table, &ScanRequest { columns: all(&table), predicate: None }, &[], 8192, true);
     assert_eq!(read, logical(&batch));
+}
+
+/// Rows with a list of structs, whose leaves have values of different lengths.
+fn nested(rows: usize) -> RecordBatch {
+    let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+    let text = |row: usize| (row % 5 > 0).then(|| format!("{:x} {}", row * 0x9E37_79B9, "x".repeat(row % 97)));
+    let text: ArrayRef = Arc::new((0..rows).map(text).collect::<StringArray>());
+    let fields: Fields =
+        vec![Field::new("number", DataType::Int64, false), Field::new("text", DataType::Utf8, true)].into();
+    let parts = StructArray::new(fields.clone(), vec![number.clone(), text], None);
+    // Lists of 0, 1, 2 and 1 of them.
+    let lengths = (0..rows).map(|row| [0, 1, 2, 1][row % 4]);
+    let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
+    let item = Arc::new(Field::new("item", DataType::Struct(fields), false));
+    let lists = ListArray::new(item, offsets, Arc::new(parts.clone()), None);
+    let columns: [(&str, ArrayRef); 3] = [("number", number), ("parts", Arc::new(parts)), ("lists", Arc::new(lists))];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+#[test]
+fn lists_and_structs_of_parts_of_a_row_group_come_back() {
+    let batch = nested(400_000);
+    let uneven =
+        || properties().set_dictionary_enabled(false).set_data_page_size_limit(30_000).set_write_batch_size(100);
+    let version_2 = uneven().set_writer_version(WriterVersion::PARQUET_2_0);
+    let variants = [uneven(), uneven().set_compression(Compression::UNCOMPRESSED), version_2, properties()];
+    for variant in variants {
+        let table = table_of("nested.parquet", write(&batch, variant));
+        let request = ScanRequest { columns: all(&table), predicate: None };
+        let parts = table.scan(&request).unwrap().clusters;
+        assert!(parts.len() >= 3, "{parts:?}");
+        assert_eq!(read_all(&table, &request, &[], 8192, true), logical(&batch));
+        read_all(&table, &request, &[AtMost::filter(0, 50)], 1000, true);
+    }
+}
+
+#[test]
+fn lists_are_decoded_page_by_page_where_memory_is_short() {
+    let batch = nested(100_000);
+    for compression in [Compression::SNAPPY, Compression::GZIP(Default::default())] {
+        let pages =
+            properties().set_dictionary_enabled(false).set_data_page_size_limit(20_000).set_write_batch_size(100);
+        let pages = pages.set_offset_index_disabled(true).set_compression(compression);
+        let table = table_of("lists.parquet", write(&batch, pages));
+        let columns = all(&table);
+        let request = ScanRequest { columns: columns.clone(), predicate: None };
+        let [cluster] = &table.scan(&request).unwrap().clusters[..] else { panic!("several clusters") };
+        let decode = DecodeRequest { columns: columns.clone(), batch_rows: 100, ..DecodeRequest::default() };
+        let first = cluster.fetch_in_steps(&columns, 4096).unwrap();
+        let fetched_bytes = first.bytes;
+        let mut steps = cluster.decode(run(first.fetch).unwrap(), &decode).unwrap();
+        let (mut most_bytes, mut rows) = (0, 0);
+        loop {
+            most_bytes = most_bytes.max(fetched_bytes + steps.bytes());
+            match steps.step().unwrap() {
+                Decoded::Chunk(chunk) => rows += chunk.rows,
+                Decoded::Again => {}
+                Decoded::Read(fetch) => steps.bring(run(fetch).unwrap()).unwrap(),
+                Decoded::Done => break,
+            }
+        }
+        assert_eq!(rows, batch.num_rows());
+        let whole_bytes = cluster.bytes(&columns);
+        assert!(most_bytes < whole_bytes / 5, "{most_bytes} of {whole_bytes} bytes");
+    }
 }
 
 fn compare(column: &str, op: Operator, value: ScalarValue, schema: &Schema) -> Arc<dyn PhysicalExpr> {

@@ -8,7 +8,7 @@
 //!   condition are then tested column by column. Without keys, these are pairs of all rows, or of those in
 //!   [ranges](crate::operators::hash_join::table::ranges).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::array::Array;
 use arrow::buffer::NullBuffer;
@@ -22,7 +22,7 @@ use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::output::{InWork, needs_held_rows};
 use crate::operators::hash_join::table::built::{Built, KeyValues, Lookup};
 use crate::operators::hash_join::table::hash_table::{Found, Table, hash_as_word};
-use crate::operators::hash_join::table::held::{Held, ProbeSeen};
+use crate::operators::hash_join::table::held::{Bits, Held, ProbeSeen};
 use crate::operators::hash_join::table::packing::NO_CODE;
 use crate::operators::hash_join::table::ranges::RangeIndex;
 use crate::operators::key_words::{KeyColumn, KeyData, hash_rows};
@@ -38,8 +38,55 @@ pub(in super::super) struct Lookups {
     words: Vec<u64>,
     hashes: Vec<u64>,
     found: Found,
+    marked_runs: MarkedRuns,
     pending: Option<Pending>,
 }
+
+/// Runs of build rows with equal hashes that are all marked, as seen last: where many rows of both sides have the same
+/// key, its run is walked a few times, and not once for each of them.
+#[derive(Default)]
+struct MarkedRuns {
+    /// Whose they are.
+    held: Weak<Held>,
+    /// Where they begin, each in a place that follows from it.
+    positions: Vec<u32>,
+}
+
+/// Runs that are remembered.
+const MARKED_RUNS: usize = 4096;
+
+impl MarkedRuns {
+    /// Forgets what is of another build side.
+    fn are_of(&mut self, held: &Arc<Held>) {
+        let held = Arc::downgrade(held);
+        if !self.held.ptr_eq(&held) {
+            self.positions.clear();
+            self.positions.resize(MARKED_RUNS, u32::MAX);
+            self.held = held;
+        }
+    }
+
+    /// Whether all rows of a run are marked.
+    fn has(&mut self, table: &Table, matched: &Bits, word: u64, position: u32, end: u32, rows: &mut Vec<u32>) -> bool {
+        let place = &mut self.positions[position as usize % MARKED_RUNS];
+        if *place == position {
+            return true;
+        }
+        let mut next = Some(position);
+        while let Some(at) = next {
+            rows.clear();
+            next = table.run(word, at, end, LOOKED_AT, rows);
+            if rows.iter().any(|row| !matched.get(*row as usize)) {
+                return false;
+            }
+        }
+        *place = position;
+        true
+    }
+}
+
+/// Rows of a run that are looked at together.
+const LOOKED_AT: usize = 16;
 
 /// A batch whose pairs are being made.
 struct Pending {
@@ -61,6 +108,7 @@ impl Lookups {
             words: vec![],
             hashes: vec![],
             found: Found::default(),
+            marked_runs: MarkedRuns::default(),
             pending: None,
         }
     }
@@ -120,7 +168,26 @@ impl Lookups {
             self.mark_runs(held, table);
             return Ok(Flow::NeedInput);
         }
+        if pairs.is_right_existence() && self.first_candidates_fit(table, lookup) {
+            pairs.exist(held, &pairs.shape.probe_part(&input), &self.found.probe, out)?;
+            return Ok(Flow::NeedInput);
+        }
         self.begin_pairs(input, built, out)
+    }
+
+    /// Whether each row that found candidates has the same keys as the first of them, as is so unless different keys
+    /// have the same hash: then the others need not be looked at where one partner is enough.
+    fn first_candidates_fit(&self, table: &Table, lookup: &Lookup) -> bool {
+        let Found { probe, position, end } = &self.found;
+        let mut rows = Vec::with_capacity(probe.len());
+        for ((&row, &position), &end) in probe.iter().zip(position).zip(end) {
+            table.run(self.words[row as usize], position, end, 1, &mut rows);
+        }
+        let mut probe = probe.clone();
+        for (key, values) in self.keys.iter().zip(&lookup.values) {
+            compare(key, values, &mut probe, &mut rows);
+        }
+        probe.len() == self.found.probe.len()
     }
 
     /// Each row may have any held row as a partner.
@@ -255,13 +322,13 @@ impl Lookups {
     }
 
     /// Makes the next pairs.
-    fn pairs(&mut self, held: &Held, lookup: &Lookup, out: &mut Output) -> Result<Flow> {
+    fn pairs(&mut self, held: &Arc<Held>, lookup: &Lookup, out: &mut Output) -> Result<Flow> {
         let Some(mut pending) = self.pending.take() else {
             return Err(Error::bug("a join without a batch was asked for more"));
         };
         let (mut probe, mut build) = (Vec::with_capacity(self.batch_rows), Vec::with_capacity(self.batch_rows));
         if let Some(table) = &lookup.table {
-            self.fill(table, &mut pending, &mut probe, &mut build);
+            self.fill(held, table, &mut pending, &mut probe, &mut build);
         }
         if self.marks_only()
             && let Some(matched) = &held.matched
@@ -301,9 +368,22 @@ impl Lookups {
     }
 
     /// Appends pairs of candidates until there is a batch of them.
-    fn fill(&self, table: &Table, pending: &mut Pending, probe: &mut Vec<u32>, build: &mut Vec<u32>) {
+    fn fill(
+        &mut self,
+        held: &Arc<Held>,
+        table: &Table,
+        pending: &mut Pending,
+        probe: &mut Vec<u32>,
+        build: &mut Vec<u32>,
+    ) {
         let unique = table.is_unique();
         let once = self.config.pairs.is_right_existence();
+        let marked = held.matched.as_ref().filter(|_| !unique && self.marks_only());
+        let mut runs = std::mem::take(&mut self.marked_runs);
+        let mut looked_at = Vec::with_capacity(LOOKED_AT);
+        if marked.is_some() {
+            runs.are_of(held);
+        }
         while pending.candidate < self.found.probe.len() && build.len() < self.batch_rows {
             let row = self.found.probe[pending.candidate];
             let first = self.found.position[pending.candidate];
@@ -320,12 +400,20 @@ impl Lookups {
             let word = self.words[row as usize];
             let room = self.batch_rows - build.len();
             let end = self.found.end[pending.candidate];
+            if pending.position.is_none()
+                && let Some(matched) = marked
+                && runs.has(table, matched, word, first, end, &mut looked_at)
+            {
+                pending.candidate += 1;
+                continue;
+            }
             pending.position = table.run(word, pending.position.unwrap_or(first), end, room, build);
             probe.resize(build.len(), row);
             if pending.position.is_none() {
                 pending.candidate += 1;
             }
         }
+        self.marked_runs = runs;
     }
 }
 

@@ -199,6 +199,38 @@ fn shared_buffers_are_not_reserved() {
     assert_eq!(context.memory.reserved_bytes(), 0);
 }
 
+/// Half of the rows of both sides have one text: whether a row has a partner is asked once of it, or a few times. With
+/// all pairs of these rows, this would not end.
+#[test]
+fn many_rows_of_one_text_are_asked_for_a_partner_once() {
+    const ROWS: usize = 200_000;
+    let types = [DataType::Utf8View, DataType::Int64];
+    let side = |prefix: &str| {
+        let text =
+            |row: usize| if row % 2 == 0 { "a text that many have".into() } else { format!("{prefix} {}", row % 5000) };
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..ROWS).map(text)));
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
+        let batch = |start: usize| Batch::from_arrays(vec![texts.slice(start, 4000), numbers.slice(start, 4000)], 4000);
+        (0..ROWS).step_by(4000).map(batch).collect::<Vec<_>>()
+    };
+    for join_type in ALL_TYPES
+        .into_iter()
+        .filter(|join_type| !matches!(join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full))
+    {
+        let schema = schema_of(&joined_types(join_type, &types, &types));
+        let join = HashJoin { left: input_of(&types), right: input_of(&types), ..int_join(join_type, 1).0 };
+        let parts = hash_join(&join, &schema, &[]).unwrap();
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 4096, packets: 2 };
+        let rows = run(&mut Random::new(1), &parts, &context, side("left"), side("right"), &schema, false);
+        let yes = |row: &Vec<ScalarValue>| row.last() == Some(&ScalarValue::Boolean(Some(true)));
+        let found = match join_type {
+            JoinType::LeftMark | JoinType::RightMark => rows.iter().filter(|row| yes(row)).count(),
+            _ => rows.len(),
+        };
+        assert_eq!(found, ROWS / 2, "{join_type}");
+    }
+}
+
 /// Rows without a partner come between pairs, but not as one batch with them.
 #[test]
 fn padded_batches_have_no_more_rows_than_others() {
