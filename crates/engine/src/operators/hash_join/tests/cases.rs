@@ -218,7 +218,9 @@ fn many_rows_of_one_text_are_asked_for_a_partner_once() {
         .filter(|join_type| !matches!(join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full))
     {
         let schema = schema_of(&joined_types(join_type, &types, &types));
-        let join = HashJoin { left: input_of(&types), right: input_of(&types), ..int_join(join_type, 1).0 };
+        let key = || Expr::column(0, &schema_of(&types)).unwrap();
+        let on = vec![(key(), key())];
+        let join = HashJoin { left: input_of(&types), right: input_of(&types), on, ..int_join(join_type, 1).0 };
         let parts = hash_join(&join, &schema, &[]).unwrap();
         let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 4096, packets: 2 };
         let rows = run(&mut Random::new(1), &parts, &context, side("left"), side("right"), &schema, false);
