@@ -6,7 +6,7 @@ use diligence_types::coercion::{self, CastContext};
 use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, Stability, resolve_scalar};
 use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
-use diligence_types::sql_type::RecordField;
+use diligence_types::sql_type::{Category, RecordField};
 
 use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
@@ -133,6 +133,11 @@ impl Binder<'_> {
         {
             return self.call(if *to == SqlType::Json { "to_json" } else { "to_jsonb" }, vec![scalar]);
         }
+        if from == SqlType::Json && is_scalar_type(to) && coercion::cast_context(&from, to).is_none() {
+            let root = Scalar::Constant(Constant::text("$"));
+            let text = self.call("json_extract_string", vec![scalar, root])?;
+            return self.cast(text, to, if is_try { Way::Try } else { Way::Explicit });
+        }
         if from != SqlType::Unknown && from != *to && coercion::cast_context(&from, to).is_none() && !has_unknown(&from)
         {
             let (from, to) = (told(&from), told(to));
@@ -207,7 +212,10 @@ impl Binder<'_> {
     pub(super) fn call(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
         let arguments = self.decided_arrays(arguments)?;
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
-        let call = resolve_scalar(name, &candidates)?;
+        let (call, arguments) = match resolve_scalar(name, &candidates) {
+            Ok(call) => (call, arguments),
+            Err(error) => self.narrowed(name, arguments, error)?,
+        };
         if !has_unknown(&call.returns) && !call.arguments.iter().any(has_unknown) {
             return self.called(call, arguments);
         }
@@ -215,6 +223,27 @@ impl Binder<'_> {
         let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         self.called(resolve_scalar(name, &candidates)?, arguments)
+    }
+
+    /// A function of INTEGER that is called with BIGINT, as DuckDB's counts and lengths are: `left(s, len(s) - 1)`.
+    /// Fails with an error if no function takes INTEGER there either.
+    fn narrowed(&self, name: &str, arguments: Vec<Scalar>, error: Error) -> Result<(ScalarCall, Vec<Scalar>)> {
+        let is_wide = |argument: &Scalar| argument.sql_type() == SqlType::BigInt;
+        let is_function = name.starts_with(|first: char| first.is_ascii_alphabetic());
+        if !is_function || error.code() != Some("42883") || !arguments.iter().any(is_wide) {
+            return Err(error);
+        }
+        let narrow = |argument: &Scalar| Candidate {
+            sql_type: if is_wide(argument) { SqlType::Integer } else { argument.sql_type().uncollated() },
+            ..Self::candidate(argument)
+        };
+        let candidates = arguments.iter().map(narrow).collect::<Vec<_>>();
+        let Ok(call) = resolve_scalar(name, &candidates) else { return Err(error) };
+        let arguments = arguments.into_iter().map(|argument| match is_wide(&argument) {
+            true => self.cast(argument, &SqlType::Integer, Way::Assignment),
+            false => Ok(argument),
+        });
+        Ok((call, arguments.collect::<Result<_>>()?))
     }
 
     /// Arguments of which some are arrays, and none says what is in them: these are arrays of texts, as in PostgreSQL.
@@ -272,6 +301,11 @@ impl Binder<'_> {
             let (Some(left), Some(right)) = (sides.next(), sides.next()) else { return Err(Error::bug("no sides")) };
             return self.compare(comparison, left, right);
         }
+        if let (Some(function), [json, path]) = (path_function(sign), sides.as_slice())
+            && is_path(json, path)
+        {
+            return self.at_path(sign, function, sides);
+        }
         // All elements count, whatever dimensions the arrays have.
         let are_arrays = sides.len() == 2 && sides.iter().all(|side| side.sql_type().element().is_some());
         if matches!(sign, "@>" | "<@" | "&&") && are_arrays {
@@ -279,6 +313,18 @@ impl Binder<'_> {
             return self.call(sign, sides);
         }
         self.call(sign, sides)
+    }
+
+    /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path.
+    fn at_path(&self, sign: &str, function: &str, sides: Vec<Scalar>) -> Result<Scalar> {
+        let member = self.call(sign, sides.clone())?;
+        let mut sides = sides;
+        let sql_type = member.sql_type();
+        if let Some(json) = sides.first_mut() {
+            *json = self.explicit(json.clone(), &SqlType::Json, false)?;
+        }
+        let there = self.explicit(self.call(function, sides)?, &sql_type, false)?;
+        Ok(Scalar::Coalesce(vec![member, there]))
     }
 
     /// All elements of an array of any dimensions, as an array of one.
@@ -651,4 +697,26 @@ fn settle(scalar: &mut Scalar, parameters: &[Option<SqlType>]) {
     for child in scalar.children_mut() {
         stacker::maybe_grow(super::STACK_RED_ZONE, super::STACK_GROWTH, || settle(child, parameters));
     }
+}
+
+/// Whether a value of JSON that is no object and no array may be one of a type.
+fn is_scalar_type(sql_type: &SqlType) -> bool {
+    matches!(sql_type.category(), Category::Numeric | Category::Boolean | Category::DateTime | Category::Timespan)
+        || *sql_type == SqlType::Uuid
+}
+
+/// The function that gives what is at a path, of an operator that takes a member.
+fn path_function(sign: &str) -> Option<&'static str> {
+    match sign {
+        "->" => Some("json_extract"),
+        "->>" => Some("json_extract_string"),
+        _ => None,
+    }
+}
+
+/// Whether a literal beside JSON is a path of DuckDB's to one value.
+fn is_path(json: &Scalar, path: &Scalar) -> bool {
+    let literal = || Binder::candidate(path).literal.filter(|_| path.sql_type() == SqlType::Unknown);
+    matches!(json.sql_type(), SqlType::Json | SqlType::Jsonb)
+        && literal().is_some_and(|path| (path.starts_with("$.") || path.starts_with("$[")) && !path.contains('*'))
 }

@@ -175,7 +175,7 @@ impl Binder<'_> {
     ) -> (Relation, Column, Vec<Column>) {
         let item = |function, arguments| {
             let frame = WindowFrame::known(datafusion_expr::WindowFrame::new(None));
-            WindowItem { kind: WindowKind::Engine(function), arguments, filter: None, frame }
+            WindowItem { kind: WindowKind::Engine(function), arguments, filter: None, order: vec![], frame }
         };
         let number = self.numbers.named("row_number", SqlType::BigInt, false);
         let firsts =

@@ -199,8 +199,13 @@ impl Around<'_> {
                 (ChangeWay::Insert { replace: insert.overwrite }, bound)
             }
             Some(on) => {
-                let key = changed.conflict_key(on.conflict_target.as_ref())?;
-                if key.is_none() && matches!(on.action, OnConflictAction::DoUpdate(_)) {
+                let mut key = changed.conflict_key(on.conflict_target.as_ref())?;
+                let is_update = matches!(on.action, OnConflictAction::DoUpdate(_));
+                // DuckDB takes the only key that there is.
+                if key.is_none() && is_update {
+                    key = changed.only_key();
+                }
+                if key.is_none() && is_update {
                     let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                     let error = Error::input(message).with_code("42601");
                     return Err(error.with_hint("For example, ON CONFLICT (column_name)."));

@@ -52,8 +52,8 @@ impl Text<'_> {
 
     /// DESCRIBE, which begins there; `is_whole` if the statement does.
     pub(super) fn describe(&mut self, at: usize, is_whole: bool) {
-        let first =
-            if self.is(at + 1, "TABLE") && matches!(self.token(at + 2), Token::Word(_)) { at + 2 } else { at + 1 };
+        let is_named = matches!(self.token(at + 2), Token::Word(_) | Token::SingleQuotedString(_));
+        let first = if self.is(at + 1, "TABLE") && is_named { at + 2 } else { at + 1 };
         if is_whole {
             return self.drop(at + 1..first);
         }
