@@ -193,6 +193,12 @@ impl Namespace {
         Self { sources: vec![source], merged: Vec::new(), shown }
     }
 
+    /// The names of a source whose columns have its name in front of them.
+    pub(super) fn of_qualified(mut source: Source) -> Self {
+        source.hidden = (0..source.columns.len()).collect();
+        Self::of(source)
+    }
+
     /// The name that USING gives to the columns that it merges: they are found by it, and shown as they were.
     pub(super) fn of_merged(name: String, columns: Vec<Column>) -> Self {
         let hidden = (0..columns.len()).collect();

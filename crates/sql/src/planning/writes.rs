@@ -172,7 +172,10 @@ impl Around<'_> {
         let insert = &inserted_whole(insert, &changed.targets)?;
         let given = match insert.columns.as_slice() {
             _ if clauses.is_by_name => Given::ByName,
-            [] => Given::All,
+            [] => match beside_generated(insert.source.as_deref(), &changed.targets) {
+                Some(places) => Given::Places(places),
+                None => Given::All,
+            },
             columns => Given::Places(places(columns, &changed.targets, &object.name)?),
         };
         let named = match &given {
@@ -371,4 +374,14 @@ fn refuse_clauses(insert: &ast::Insert) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The places of columns that are not generated, where VALUES without names of columns are those of them, as in DuckDB:
+/// where each row has as many, and PostgreSQL would refuse a value as that of a generated column.
+fn beside_generated(source: Option<&ast::Query>, targets: &[Target]) -> Option<Vec<usize>> {
+    let ast::SetExpr::Values(values) = source?.body.as_ref() else { return None };
+    let plain = (0..targets.len()).filter(|place| targets[*place].generated.is_none()).collect::<Vec<_>>();
+    let is_refused = |(value, target): (&ast::Expr, &Target)| target.generated.is_some() && !binder::is_default(value);
+    let has_refused = values.rows.iter().any(|row| row.content.iter().zip(targets).any(is_refused));
+    (has_refused && values.rows.iter().all(|row| row.content.len() == plain.len())).then_some(plain)
 }

@@ -218,6 +218,7 @@ impl<'a> Text<'a> {
             match self.token(at) {
                 Token::LParen => {
                     self.named_columns(at);
+                    self.values_in_parentheses(at);
                     levels.push(self.level(at));
                 }
                 Token::RParen => {
