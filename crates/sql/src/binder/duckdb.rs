@@ -167,9 +167,12 @@ impl Binder<'_> {
                 arguments.swap(0, 1);
                 self.call("list_prepend", arguments).map(Some)
             }
-            ("map_concat", 3..) => {
-                let mut maps = bound()?.into_iter();
-                let first = maps.next().ok_or_else(|| Error::bug("three maps are three"))?;
+            ("map_concat", 2..) => {
+                let given = bound()?;
+                let are_maps = given.iter().all(|map| matches!(map.sql_type(), SqlType::Map(_)));
+                let maps = if are_maps { self.in_common(given, "map_concat")?.0 } else { given };
+                let mut maps = maps.into_iter();
+                let first = maps.next().ok_or_else(|| Error::bug("two maps are two"))?;
                 maps.try_fold(first, |all, map| self.call("map_concat", vec![all, map])).map(Some)
             }
             ("isinf", 1) => self.is_infinite(bound()?).map(Some),

@@ -1,5 +1,8 @@
 //! Calls, casts and comparisons: overloads are chosen, arguments cast, and literals get their types.
 
+use std::sync::Arc;
+
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
@@ -159,6 +162,8 @@ impl Binder<'_> {
 
     /// The value as it is stored into a column of a type. Fails with 42804 if it must be cast explicitly.
     pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
+        let is_map = matches!(target.sql_type.base(), SqlType::Map(_));
+        let scalar = if is_map && is_empty_map(&scalar) { empty_literal() } else { scalar };
         let (from, to) = (scalar.sql_type(), &target.sql_type.uncollated());
         if !is_assignable(&from, to) {
             let (to, from) = (told(to), told(&from));
@@ -188,6 +193,7 @@ impl Binder<'_> {
 
     /// Values in their common type. Fails with 42804 if there is none: `what` is CASE, UNION, …
     pub(super) fn in_common(&self, scalars: Vec<Scalar>, what: &str) -> Result<(Vec<Scalar>, SqlType)> {
+        let scalars = with_empty_maps(scalars);
         let types = scalars.iter().map(Scalar::sql_type).collect::<Vec<_>>();
         let common = self.collated_in_common(common_of(&types, what)?, &scalars)?;
         // Records are decided here: nothing behind could put types into their fields.
@@ -548,11 +554,46 @@ pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
     if let Some(common) = coercion::common_type(types) {
         return Ok(if common == SqlType::Unknown { SqlType::Text } else { common });
     }
+    if let Some(maps) = types.iter().map(pair_of).collect::<Option<Vec<_>>>() {
+        let (keys, values): (Vec<_>, Vec<_>) = maps.into_iter().flatten().cloned().unzip();
+        return Ok(SqlType::Map(Arc::new((common_of(&keys, what)?, common_of(&values, what)?))));
+    }
     let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
     let first = known.next().cloned().unwrap_or(SqlType::Text);
     let other = known.find(|other| coercion::common_type(&[first.clone(), (*other).clone()]).is_none());
     let other = other.cloned().unwrap_or_else(|| first.clone());
     Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
+}
+
+/// The types of a map's keys and values; nothing of what has no type yet, `None` for other types.
+fn pair_of(sql_type: &SqlType) -> Option<Option<&(SqlType, SqlType)>> {
+    match sql_type {
+        SqlType::Map(pair) => Some(Some(pair.as_ref())),
+        SqlType::Unknown => Some(None),
+        _ => None,
+    }
+}
+
+/// Whether a value is `MAP {}`, of which nothing says what would be in it.
+fn is_empty_map(scalar: &Scalar) -> bool {
+    let is_nothing = |part: &Scalar| matches!(part, Scalar::Array { elements, .. } if elements.is_empty());
+    matches!(scalar, Scalar::Call { call, arguments }
+        if call.overload.name == "map" && arguments.len() == 2 && arguments.iter().all(is_nothing))
+}
+
+/// The text of an empty map, which is read as one of the type that is wanted.
+fn empty_literal() -> Scalar {
+    let value = ScalarValue::Utf8View(Some("{}".to_owned()));
+    Scalar::Constant(Constant { value, sql_type: SqlType::Unknown })
+}
+
+/// Values of which empty maps have no type where others have.
+pub(super) fn with_empty_maps(scalars: Vec<Scalar>) -> Vec<Scalar> {
+    let decides = |scalar: &Scalar| matches!(scalar.sql_type(), SqlType::Map(_)) && !is_empty_map(scalar);
+    if !scalars.iter().any(is_empty_map) || !scalars.iter().any(decides) {
+        return scalars;
+    }
+    scalars.into_iter().map(|scalar| if is_empty_map(&scalar) { empty_literal() } else { scalar }).collect()
 }
 
 /// A type as messages tell it: without what is in its parentheses.

@@ -378,8 +378,8 @@ impl Around<'_> {
             [schema, name] if schema == "pg_temp" => {
                 RelationName::new(self.planner.catalogs().temporary_schema(), name)
             }
-            [schema, name] => RelationName::new(schema, name),
-            [catalog, schema, name] if catalog == CATALOG_NAME => RelationName::new(schema, name),
+            [schema, name] => self.in_schema(schema, name),
+            [catalog, schema, name] if catalog == CATALOG_NAME => self.in_schema(schema, name),
             _ => return None,
         };
         Some((relation, parts.len() == 1))
