@@ -2,6 +2,7 @@
 //!
 //! * `SHOW ALL TABLES`: `SELECT * FROM "pragma_show_tables_expanded"()`; SHOW DATABASES likewise;
 //! * `PRAGMA table_info('t')`: `SELECT * FROM "pragma_table_info"('t')`; `PRAGMA a = b`: `SET a = b`;
+//! * `SET SCHEMA 's'`: `SET search_path = "s"`;
 //! * `(DESCRIBE t)`: `(SELECT * FROM "describe table"('t'))`; of a query, `"describe"((q))`.
 
 use sqlparser::tokenizer::Token;
@@ -87,6 +88,16 @@ impl Text<'_> {
         };
         self.replace(at, call.into_iter().chain(table));
         self.insert_or_end(end, [Token::RParen, Token::RParen]);
+    }
+
+    /// `SET SCHEMA 's'`, in DuckDB also `SET schema = 's'`: `SET search_path = "s"`.
+    pub(super) fn set_schema(&mut self, at: usize) {
+        let value = at + 1 + usize::from(*self.token(at + 1) == Token::Eq);
+        let Token::SingleQuotedString(schema) = self.token(value) else { return };
+        let schema = quoted(if schema == "main" { "public" } else { schema.as_str() });
+        self.replace(at, [word("search_path"), Token::Eq]);
+        self.drop(at + 1..value);
+        self.replace(value, [schema]);
     }
 
     /// Whether a query has FROM and no SELECT.
