@@ -13,6 +13,9 @@ use sqlparser::ast::{Expr, Ident, UnaryOperator, Value};
 use crate::errors::suggest;
 use crate::parse::lower;
 
+/// The column with the name of a row's file that tables of files have where a statement asks for it without the option.
+pub(crate) const FILE_NAMES: &str = "file name of row";
+
 /// The value of an option, as a statement has it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OptionValue {

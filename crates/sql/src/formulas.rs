@@ -4,7 +4,8 @@ use diligence_base::Result;
 use sqlparser::ast::Expr;
 
 /// Names, numbers of arguments, and expressions of `$1`, `$2`, …, in the order of the names.
-const FORMULAS: [(&str, usize, &str); 9] = [
+const FORMULAS: [(&str, usize, &str); 12] = [
+    ("ago", 1, "now() - CAST($1 AS interval)"),
     ("current_connection_id", 0, "CAST(pg_backend_pid() AS BIGINT)"),
     ("current_localtime", 0, "localtime"),
     ("current_localtimestamp", 0, "localtimestamp"),
@@ -14,6 +15,8 @@ const FORMULAS: [(&str, usize, &str); 9] = [
     ("fdiv", 2, "floor(CAST($1 AS DOUBLE PRECISION) / CAST($2 AS DOUBLE PRECISION))"),
     ("get_current_time", 0, "localtime"),
     ("in_search_path", 2, "$2 = ANY(current_schemas(true))"),
+    ("timezone_hour", 1, "CAST(date_part('timezone_hour', CAST($1 AS timestamptz)) AS BIGINT)"),
+    ("timezone_minute", 1, "CAST(date_part('timezone_minute', CAST($1 AS timestamptz)) AS BIGINT)"),
 ];
 
 /// The expression that a function of so many arguments is; `None` if it is none of these.

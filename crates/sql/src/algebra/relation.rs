@@ -275,6 +275,8 @@ pub(crate) struct WindowItem {
     pub arguments: Vec<Scalar>,
     /// Only rows for which this is true count; for aggregates alone.
     pub filter: Option<Scalar>,
+    /// The order in which an aggregate looks at the rows of a frame, if not that of the window.
+    pub order: Vec<SortKey>,
     /// The rows that it looks at.
     pub frame: WindowFrame,
 }
@@ -328,12 +330,14 @@ impl WindowFrame {
 impl WindowItem {
     /// Its expressions.
     pub(crate) fn scalars(&self) -> impl Iterator<Item = &Scalar> {
-        self.arguments.iter().chain(&self.filter).chain(self.frame.distances.iter().flatten())
+        let order = self.order.iter().map(|key| &key.scalar);
+        self.arguments.iter().chain(&self.filter).chain(order).chain(self.frame.distances.iter().flatten())
     }
 
     /// The same, to be changed.
     pub(crate) fn scalars_mut(&mut self) -> impl Iterator<Item = &mut Scalar> {
-        self.arguments.iter_mut().chain(&mut self.filter).chain(self.frame.distances.iter_mut().flatten())
+        let order = self.order.iter_mut().map(|key| &mut key.scalar);
+        self.arguments.iter_mut().chain(&mut self.filter).chain(order).chain(self.frame.distances.iter_mut().flatten())
     }
 }
 

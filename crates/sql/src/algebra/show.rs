@@ -220,7 +220,11 @@ impl fmt::Display for WindowItem {
                 write!(f, "{}{distinct}", call.overload.name)?;
             }
         }
-        write!(f, "({})", List(&self.arguments))?;
+        write!(f, "({}", List(&self.arguments))?;
+        if !self.order.is_empty() {
+            write!(f, " order {}", List(&self.order))?;
+        }
+        f.write_str(")")?;
         if let Some(filter) = &self.filter {
             write!(f, " filter {filter}")?;
         }

@@ -197,6 +197,23 @@ impl Binder<'_> {
         }
     }
 
+    /// The value of an aggregate whose call is bound, of rows that it is placed over.
+    pub(super) fn aggregate_of_rows(
+        &self,
+        name: &str,
+        parts: Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
+        let (meant, parts) = self.as_postgres(name, parts)?;
+        let (name, parts, of_times) = self.middle(name, meant, parts)?;
+        let call = self.chosen(name, &parts)?;
+        let value = self.computed(name, call, parts, place)?;
+        match of_times {
+            Some(sql_type) => self.time_of_seconds(value, &sql_type),
+            None => Ok(value),
+        }
+    }
+
     /// DuckDB's `median` and `quantile_cont` of what has no numbers between its values: of texts the one in the middle,
     /// of times that between two. The last part is the type of the time, whose value is computed in seconds.
     fn middle<'n>(&self, written: &str, name: &'n str, parts: Call) -> Result<(&'n str, Call, Option<SqlType>)> {
@@ -300,11 +317,24 @@ impl Binder<'_> {
                 Err(error.with_hint("name a column, or count the rows of SELECT DISTINCT"))
             }
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => Ok(vec![]),
-            [] if name == "count" && !matches!(function.args, FunctionArguments::None) => {
-                let message = "count(*) must be used to call a parameterless aggregate function";
-                Err(Error::input(message).with_code("42809"))
+            arguments => {
+                let bound = self.arguments(name, arguments, level)?;
+                let sql_type = bound.first().map(Scalar::sql_type);
+                match bound.as_slice() {
+                    // DuckDB's sum of truth values counts those that are true.
+                    [value] if name == "sum" && sql_type == Some(SqlType::Boolean) => {
+                        Ok(vec![self.explicit(value.clone(), &SqlType::Integer, false)?])
+                    }
+                    // Whole numbers have halves between them.
+                    [value] if name == "median" => match sql_type {
+                        Some(SqlType::Numeric(Some((_, 0)))) => {
+                            Ok(vec![self.explicit(value.clone(), &SqlType::NUMERIC, false)?])
+                        }
+                        _ => Ok(bound),
+                    },
+                    _ => Ok(bound),
+                }
             }
-            arguments => self.arguments(name, arguments, level),
         }
     }
 

@@ -256,7 +256,7 @@ pub(crate) fn bind_new_rows(
         names.pad(&binder, 0..1, 0..0);
         let number = Column { nullable: true, ..number };
         let excluded = Source::new(Some("excluded".to_owned()), columns.clone());
-        let both = names.joined(Namespace::of(excluded))?;
+        let both = names.joined(Namespace::of_qualified(excluded))?;
         let steps = conflict.steps();
         binder.steps(Relation::Join(join), both, (number, vec![]), &steps, Some(&columns), changed, withs)
     })
@@ -497,7 +497,7 @@ impl Binder<'_> {
             there.qualifiers.clone_from(&changed.qualifiers);
             there.withheld = Withheld::of(self.context.withheld(&changed_name()), &old);
             let excluded = Source::new(Some("excluded".to_owned()), proposed.clone());
-            let both = Namespace::of(there).joined(Namespace::of(excluded))?;
+            let both = Namespace::of(there).joined(Namespace::of_qualified(excluded))?;
             self.steps(scan, both, (number, vec![]), &conflict.steps(), Some(&proposed), changed, withs)
         })?;
         Ok(BoundJudgement { change, from })

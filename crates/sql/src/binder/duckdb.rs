@@ -12,6 +12,7 @@ use super::json_types::transformed;
 use super::operators::{Way, record, row};
 use super::scope::Level;
 use super::subqueries::constant_elements;
+use super::subscripts::is_text;
 use super::{Binder, normalized};
 use crate::algebra::{Comparison, Constant, Scalar};
 use crate::external::OptionValue;
@@ -64,6 +65,30 @@ const PARTS: [(&str, &str); 25] = [
     ("nanosecond", ""),
 ];
 
+/// DuckDB's words for parts of a time that `date_part` has by other names.
+const PART_WORDS: [(&str, &str); 5] =
+    [("dayofweek", "dow"), ("weekday", "dow"), ("dayofyear", "doy"), ("dayofmonth", "day"), ("weekofyear", "week")];
+
+/// DuckDB's words for units of time that are no units to the functions that count them.
+const UNIT_WORDS: [(&str, &str); 12] = [
+    ("dayofweek", "day"),
+    ("weekday", "day"),
+    ("isodow", "day"),
+    ("dow", "day"),
+    ("dayofyear", "day"),
+    ("doy", "day"),
+    ("dayofmonth", "day"),
+    ("julian", "day"),
+    ("weekofyear", "week"),
+    ("yearweek", "week"),
+    ("us", "microsecond"),
+    ("ms", "millisecond"),
+];
+
+/// Short names of units, which PostgreSQL's functions know.
+const SHORT_UNITS: [(&str, &str); 7] =
+    [("y", "year"), ("mon", "month"), ("w", "week"), ("d", "day"), ("h", "hour"), ("m", "minute"), ("s", "second")];
+
 /// Functions of the time since 1970, and how many of their units a second has.
 const EPOCHS: [(&str, f64); 4] = [("epoch", 1.0), ("epoch_ms", 1e3), ("epoch_us", 1e6), ("epoch_ns", 1e9)];
 
@@ -107,7 +132,7 @@ impl Binder<'_> {
         let bound = || self.arguments(name, written(function), level);
         if let Some(other) = find(&NAMES).filter(|_| !has_function(name)) {
             return match other {
-                "date_part" => self.date_part(bound()?),
+                "date_part" => self.date_part(bound()?, level),
                 "struct_extract" => self.field_at(bound()?).map(Some),
                 other => self.call(other, bound()?).map(Some),
             };
@@ -128,17 +153,26 @@ impl Binder<'_> {
     fn of_duckdb_by_count(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
         let bound = || self.arguments(name, written(function), level);
         match (name, written(function).len()) {
-            ("date_part", 2) => self.date_part(bound()?),
-            ("time_bucket", 3) => self.time_bucket(bound()?),
+            ("date_part" | "date_trunc" | "date_diff" | "datediff" | "date_sub" | "datesub" | "time_bucket", 2 | 3) => {
+                self.of_times(name, bound()?, level)
+            }
+            ("json_merge_patch", 3..) => {
+                let mut parts = bound()?.into_iter();
+                let first = parts.next().ok_or_else(|| Error::bug("three arguments are three"))?;
+                parts.try_fold(first, |all, part| self.call("json_merge_patch", vec![all, part])).map(Some)
+            }
             ("regexp_extract", 3 | 4) => self.extracted_groups(bound()?),
             ("array_push_front", 2) => {
                 let mut arguments = bound()?;
                 arguments.swap(0, 1);
                 self.call("list_prepend", arguments).map(Some)
             }
-            ("map_concat", 3..) => {
-                let mut maps = bound()?.into_iter();
-                let first = maps.next().ok_or_else(|| Error::bug("three maps are three"))?;
+            ("map_concat", 2..) => {
+                let given = bound()?;
+                let are_maps = given.iter().all(|map| matches!(map.sql_type(), SqlType::Map(_)));
+                let maps = if are_maps { self.in_common(given, "map_concat")?.0 } else { given };
+                let mut maps = maps.into_iter();
+                let first = maps.next().ok_or_else(|| Error::bug("two maps are two"))?;
                 maps.try_fold(first, |all, map| self.call("map_concat", vec![all, map])).map(Some)
             }
             ("isinf", 1) => self.is_infinite(bound()?).map(Some),
@@ -205,6 +239,24 @@ impl Binder<'_> {
                 self.time_part(name, part, time, level).map(Some)
             }
             _ => Ok(None),
+        }
+    }
+
+    /// A function of a time and a part of it, a unit or a width, by name.
+    fn of_times(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Option<Scalar>> {
+        match (name, arguments.len()) {
+            ("date_part", 2) => self.date_part(arguments, level),
+            ("time_bucket", 3) => self.time_bucket(arguments),
+            ("time_bucket", 2) => {
+                let [width, time] = pair(arguments)?;
+                let is_zoned = time.sql_type() == SqlType::TimestampTz;
+                let bucket = self.call("time_bucket", vec![width, self.on_a_day(time)?])?;
+                match is_zoned {
+                    true => self.explicit(bucket, &SqlType::TimestampTz, false).map(Some),
+                    false => Ok(Some(bucket)),
+                }
+            }
+            _ => self.by_unit(name, arguments, level).map(Some),
         }
     }
 
@@ -306,6 +358,10 @@ impl Binder<'_> {
         let text = |text: &str| Scalar::Constant(Constant::text(text));
         let number = |value: f64| self.cast(text(&value.to_string()), &SqlType::Double, Way::Explicit);
         match (time.sql_type(), part) {
+            (SqlType::Timestamp | SqlType::TimestampTz, _) if matches!(name, "dayname" | "monthname") => {
+                let day = self.explicit(time, &SqlType::Date, false)?;
+                self.call(name, vec![day])
+            }
             // Since 1970 is since then in UTC.
             (SqlType::TimestampTz, TimePart::Epoch(_)) => {
                 let plain = self.call("timezone", vec![text("UTC"), time])?;
@@ -324,26 +380,74 @@ impl Binder<'_> {
                 self.explicit(self.call("round", vec![units])?, &SqlType::BigInt, false)
             }
             (SqlType::Interval | SqlType::Time | SqlType::TimeTz, TimePart::Named(part)) if !part.is_empty() => {
-                self.whole_part(part, time)
+                self.whole_part(part, time, level)
             }
             _ => self.named_call(name, vec![time], level),
         }
     }
 
     /// A part of a time as a whole number.
-    fn whole_part(&self, part: &str, time: Scalar) -> Result<Scalar> {
-        let part = self.call("date_part", vec![Scalar::Constant(Constant::text(part)), time])?;
+    fn whole_part(&self, part: &str, time: Scalar, level: &Level<'_>) -> Result<Scalar> {
+        let part = self.part_of("date_part", part, time, level)?;
         self.explicit(self.call("floor", vec![part])?, &SqlType::BigInt, false)
     }
 
+    /// What `date_part` or `extract` gives of a part by its name, also by DuckDB's.
+    pub(super) fn part_of(&self, function: &str, part: &str, time: Scalar, level: &Level<'_>) -> Result<Scalar> {
+        let known = part.to_lowercase();
+        match known.as_str() {
+            "era" | "yearweek" => self.time_part(&known, TimePart::Named(""), self.typed(time)?, level),
+            _ => {
+                let part = PART_WORDS.iter().find(|(word, _)| *word == known).map_or(part, |(_, meant)| *meant);
+                self.call(function, vec![Scalar::Constant(Constant::text(part)), time])
+            }
+        }
+    }
+
+    /// A function that cuts times to a unit, or counts units between them.
+    fn by_unit(&self, name: &str, mut arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
+        if let Some(unit) = arguments.first_mut()
+            && is_text(unit)
+            && let Some(word) = Self::candidate(unit).literal
+        {
+            let word = word.to_lowercase();
+            let short = SHORT_UNITS.iter().filter(|_| name != "date_trunc");
+            if let Some((_, meant)) = UNIT_WORDS.iter().chain(short).find(|(known, _)| *known == word) {
+                *unit = Scalar::Constant(Constant::text(*meant));
+            }
+        }
+        if name != "date_trunc" {
+            arguments = arguments.into_iter().map(|argument| self.on_a_day(argument)).collect::<Result<_>>()?;
+        }
+        self.named_call(name, arguments, level)
+    }
+
+    /// A time of day on the first day of 1970, and a time with a zone as the clock says it; other values as they are.
+    fn on_a_day(&self, time: Scalar) -> Result<Scalar> {
+        match time.sql_type() {
+            SqlType::TimestampTz => self.explicit(time, &SqlType::Timestamp, false),
+            SqlType::Time => {
+                let day = self.explicit(Scalar::Constant(Constant::text("1970-01-01")), &SqlType::Date, false)?;
+                self.operator("+", vec![day, time])
+            }
+            _ => Ok(time),
+        }
+    }
+
     /// `date_part(['year', 'month'], x)`: a struct of the parts.
-    fn date_part(&self, arguments: Vec<Scalar>) -> Result<Option<Scalar>> {
+    fn date_part(&self, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Option<Scalar>> {
         let [parts, time] = pair(arguments)?;
+        if is_text(&parts)
+            && let Some(part) = Self::candidate(&parts).literal
+            && is_own_part(&part)
+        {
+            return self.part_of("date_part", &part, time, level).map(Some);
+        }
         let Some(names) = self.literals(&parts)? else {
             return self.call("date_part", vec![parts, time]).map(Some);
         };
         let time = self.typed(time)?;
-        let values = names.iter().map(|name| self.whole_part(name, time.clone()));
+        let values = names.iter().map(|name| self.whole_part(name, time.clone(), level));
         Ok(Some(record(values.collect::<Result<_>>()?, names.clone().into_iter())))
     }
 
@@ -544,6 +648,12 @@ fn without_errors(tried: &Expr) -> Result<String> {
 fn not_tried(expression: &Expr) -> Error {
     let error = Error::unsupported(format!("TRY of {expression} is not supported")).with_code("0A000");
     error.with_hint("it takes casts, arithmetic and logarithms; TRY_CAST(x AS type) is NULL where a cast fails")
+}
+
+/// Whether a part of a time has a name that is DuckDB's alone.
+fn is_own_part(part: &str) -> bool {
+    let part = part.to_lowercase();
+    matches!(part.as_str(), "era" | "yearweek") || PART_WORDS.iter().any(|(word, _)| *word == part)
 }
 
 /// What a function of a time gives.

@@ -169,8 +169,7 @@ impl Binder<'_> {
                     DateTimeField::Custom(name) => name.value.to_lowercase(),
                     other => other.to_string().to_lowercase(),
                 };
-                let field = Scalar::Constant(Constant::text(name));
-                self.call("extract", vec![field, self.scalar(expr, level)?])
+                self.part_of("extract", &name, self.scalar(expr, level)?, level)
             }
             Expr::IsNormalized { expr, form, negated } => {
                 let mut arguments = vec![self.scalar(expr, level)?];

@@ -25,7 +25,7 @@ use super::{
     unsupported,
 };
 use crate::algebra::{
-    Apply, Column, Comparison, Constant, FunctionItem, Join, JoinKind, Relation, Scalar, Scan, TableFunction, WithTable,
+    Apply, Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, Scan, TableFunction, WithTable,
 };
 use crate::errors;
 use crate::external::OptionValue;
@@ -502,7 +502,7 @@ impl Binder<'_> {
                 side.names.has_key(key);
                 side.names.sources[0].number = number;
                 side.names.sources[0].is_table = true;
-                Ok(side)
+                Ok(Self::with_file_name(side))
             }
             Named::View { query, columns, made, name, schema } => {
                 if self.view_depth.get() >= VIEW_DEPTH_MAX {
@@ -686,7 +686,7 @@ impl Binder<'_> {
         let columns = columns.collect::<Vec<_>>();
         let shown = columns.iter().map(|(_, column)| column.clone()).collect();
         let scan = Scan { table, name: name.clone(), columns, sample: None };
-        named(Relation::Scan(scan), shown, alias, Some((name, vec![])))
+        named(Relation::Scan(scan), shown, alias, Some((name, vec![]))).map(Self::with_file_name)
     }
 
     /// The arrays of a function's rows: several for `unnest` of several arrays.
@@ -721,60 +721,6 @@ impl Binder<'_> {
         let sql_type = SqlType::array_of(value.sql_type());
         items.push((name.to_owned(), Scalar::Array { elements: vec![value], sql_type }));
         Ok(())
-    }
-
-    /// Rows of arrays side by side.
-    fn rows_of(
-        &self,
-        arrays: Vec<(String, Scalar)>,
-        with_ordinality: bool,
-        alias: Option<&TableAlias>,
-    ) -> Result<JoinedSide> {
-        let is_single = arrays.len() == 1;
-        let mut items = Vec::with_capacity(arrays.len());
-        let mut shown = Vec::new();
-        let first = arrays.first().map(|(name, _)| name.clone()).unwrap_or_default();
-        let mut is_scalar = is_single && !with_ordinality;
-        for (name, array) in arrays {
-            // A function's only column has its alias' name.
-            let name = match alias {
-                // Those have a name of their own.
-                _ if name.contains("_array_elements") => "value".to_owned(),
-                Some(alias) if is_single => normalized(&alias.name),
-                _ => name,
-            };
-            let (columns, _) = self.element_columns(&name, &array);
-            is_scalar &= columns.len() == 1;
-            shown.extend(columns.iter().cloned());
-            items.push(FunctionItem { array, columns });
-        }
-        let ordinality = with_ordinality.then(|| self.numbers.named("ordinality", SqlType::BigInt, false));
-        shown.extend(ordinality.clone());
-        let has_types = alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some()));
-        let function = TableFunction { input: Box::new(Relation::one_row()), items, ordinality, keeps_all: false };
-        let mut relation = Relation::TableFunction(function);
-        if has_types && let Some(alias) = alias {
-            if is_scalar || alias.columns.len() != shown.len() {
-                let message = "a column definition list is only allowed for functions returning \"record\"";
-                return Err(errors::at(Error::input(message).with_code("42601"), name_place(&alias.name)));
-            }
-            let mut computed = Vec::new();
-            for (column, definition) in shown.iter_mut().zip(&alias.columns) {
-                let Some(data_type) = &definition.data_type else { continue };
-                let scalar = self.explicit(column.scalar(), &self.sql_type(data_type)?, false)?;
-                if scalar.as_column().is_none() {
-                    let cast = self.column_for(&column.name, &scalar);
-                    computed.push((cast.clone(), scalar));
-                    *column = cast;
-                }
-            }
-            relation = relation.mapped(computed);
-        }
-        let mut side = named(relation, shown, alias, Some((first, vec![])))?;
-        if let [source] = side.names.sources.as_mut_slice() {
-            source.is_scalar = is_scalar;
-        }
-        Ok(side)
     }
 }
 
@@ -811,7 +757,7 @@ fn without_types(alias: &TableAlias) -> TableAlias {
 
 /// A source under its alias, or else its own name and what may stand in front of it. Fails with 42P10 if the alias
 /// names more columns than there are.
-fn named(
+pub(super) fn named(
     relation: Relation,
     mut columns: Vec<Column>,
     alias: Option<&TableAlias>,

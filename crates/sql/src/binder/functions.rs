@@ -131,6 +131,9 @@ impl Binder<'_> {
         if let Some(scalar) = self.routine(function, level)? {
             return Ok(scalar);
         }
+        if let Some(call) = self.method_of_name(function, level) {
+            return self.function(&call, level);
+        }
         if let Some(kind) = name.strip_prefix(JSON_CALL) {
             return self.json_call(kind, function, level);
         }
@@ -454,6 +457,13 @@ impl Binder<'_> {
                         names.push(normalized(name));
                         let scalar = self.argument(arg, level)?;
                         self.typed(scalar)
+                    }
+                    // A column's name is its field's.
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(
+                        column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_)),
+                    )) => {
+                        names.push(self.column_name(column));
+                        self.typed_scalar(column, level)
                     }
                     _ => Err(wrong("arguments with names: struct_pack(a := 1)")),
                 });

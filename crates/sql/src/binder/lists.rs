@@ -74,7 +74,7 @@ impl Binder<'_> {
                     Error::input("a lambda stands in list_transform, list_filter or list_reduce").with_code("42601");
                 Err(error)
             }
-            "list_aggregate" | "list_aggr" | "array_aggregate" | "array_aggr" => {
+            "list_aggregate" | "list_aggr" | "array_aggregate" | "array_aggr" | "aggregate" => {
                 let arguments = expressions(function).ok_or_else(|| wrong("a list and an aggregate's name"))?;
                 let [list, aggregate, more @ ..] = &arguments[..] else {
                     return Err(wrong("a list and an aggregate's name"));
@@ -222,13 +222,6 @@ impl Binder<'_> {
         let aggregate = format!("{}(\"element\"{as_text}{more}{order}){filter}", quoted(name));
         let query = crate::parse::query(&format!("SELECT {aggregate} FROM {from}"))?;
         self.with_list(list, &query, SubqueryKind::Value, level)
-    }
-
-    /// An aggregate of the elements of an array, as it is written of `"element"`.
-    pub(super) fn aggregate_of_elements(&self, aggregate: &str, array: Scalar, level: &Level<'_>) -> Result<Scalar> {
-        let (array, from) = self.elements("an aggregate of a frame", array, "element", "place")?;
-        let query = crate::parse::query(&format!("SELECT {aggregate} FROM {from}"))?;
-        self.with_list(array, &query, SubqueryKind::Value, level)
     }
 
     /// A list with a type, and the part of FROM that gives its elements. Fails with 42804 if it is no list.

@@ -304,6 +304,7 @@ impl Binder<'_> {
                 let known = match numbers.collect::<Option<Vec<_>>>() {
                     Some(numbers) => match last.as_str() {
                         "hugeint" | "int128" => Some(SqlType::decimal(38, 0)),
+                        "uhugeint" | "uint128" => Some(SqlType::decimal(39, 0)),
                         "ubigint" | "uint64" => Some(SqlType::decimal(20, 0)),
                         "uinteger" | "uint32" => Some(SqlType::BigInt),
                         "usmallint" | "uint16" => Some(SqlType::Integer),

@@ -41,6 +41,7 @@ mod fields;
 mod folds;
 mod framed;
 mod from;
+mod function_rows;
 mod functions;
 mod grouping;
 mod join_kinds;
@@ -124,7 +125,7 @@ use scope::{Level, Withs};
 pub(crate) use shown_types::shown_types;
 pub(crate) use targets::{
     BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_default, bind_index, bind_insert, bind_rule,
-    bind_settled, bind_value, held, is_default, refuse_queries,
+    bind_settled, bind_value, held, is_default, refuse_queries, type_of_rule,
 };
 pub(crate) use with::{bind_volatile, is_writing};
 

@@ -1,12 +1,15 @@
 //! Calls, casts and comparisons: overloads are chosen, arguments cast, and literals get their types.
 
+use std::sync::Arc;
+
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
 use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, Stability, resolve_scalar};
 use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
-use diligence_types::sql_type::RecordField;
+use diligence_types::sql_type::{Category, RecordField};
 
 use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
@@ -133,6 +136,11 @@ impl Binder<'_> {
         {
             return self.call(if *to == SqlType::Json { "to_json" } else { "to_jsonb" }, vec![scalar]);
         }
+        if from == SqlType::Json && is_scalar_type(to) && coercion::cast_context(&from, to).is_none() {
+            let root = Scalar::Constant(Constant::text("$"));
+            let text = self.call("json_extract_string", vec![scalar, root])?;
+            return self.cast(text, to, if is_try { Way::Try } else { Way::Explicit });
+        }
         if from != SqlType::Unknown && from != *to && coercion::cast_context(&from, to).is_none() && !has_unknown(&from)
         {
             let (from, to) = (told(&from), told(to));
@@ -154,6 +162,8 @@ impl Binder<'_> {
 
     /// The value as it is stored into a column of a type. Fails with 42804 if it must be cast explicitly.
     pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
+        let is_map = matches!(target.sql_type.base(), SqlType::Map(_));
+        let scalar = if is_map && is_empty_map(&scalar) { empty_literal() } else { scalar };
         let (from, to) = (scalar.sql_type(), &target.sql_type.uncollated());
         if !is_assignable(&from, to) {
             let (to, from) = (told(to), told(&from));
@@ -183,6 +193,7 @@ impl Binder<'_> {
 
     /// Values in their common type. Fails with 42804 if there is none: `what` is CASE, UNION, …
     pub(super) fn in_common(&self, scalars: Vec<Scalar>, what: &str) -> Result<(Vec<Scalar>, SqlType)> {
+        let scalars = with_empty_maps(scalars);
         let types = scalars.iter().map(Scalar::sql_type).collect::<Vec<_>>();
         let common = self.collated_in_common(common_of(&types, what)?, &scalars)?;
         // Records are decided here: nothing behind could put types into their fields.
@@ -207,7 +218,10 @@ impl Binder<'_> {
     pub(super) fn call(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
         let arguments = self.decided_arrays(arguments)?;
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
-        let call = resolve_scalar(name, &candidates)?;
+        let (call, arguments) = match resolve_scalar(name, &candidates) {
+            Ok(call) => (call, arguments),
+            Err(error) => self.narrowed(name, arguments, error)?,
+        };
         if !has_unknown(&call.returns) && !call.arguments.iter().any(has_unknown) {
             return self.called(call, arguments);
         }
@@ -215,6 +229,27 @@ impl Binder<'_> {
         let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         self.called(resolve_scalar(name, &candidates)?, arguments)
+    }
+
+    /// A function of INTEGER that is called with BIGINT, as DuckDB's counts and lengths are: `left(s, len(s) - 1)`.
+    /// Fails with an error if no function takes INTEGER there either.
+    fn narrowed(&self, name: &str, arguments: Vec<Scalar>, error: Error) -> Result<(ScalarCall, Vec<Scalar>)> {
+        let is_wide = |argument: &Scalar| argument.sql_type() == SqlType::BigInt;
+        let is_function = name.starts_with(|first: char| first.is_ascii_alphabetic());
+        if !is_function || error.code() != Some("42883") || !arguments.iter().any(is_wide) {
+            return Err(error);
+        }
+        let narrow = |argument: &Scalar| Candidate {
+            sql_type: if is_wide(argument) { SqlType::Integer } else { argument.sql_type().uncollated() },
+            ..Self::candidate(argument)
+        };
+        let candidates = arguments.iter().map(narrow).collect::<Vec<_>>();
+        let Ok(call) = resolve_scalar(name, &candidates) else { return Err(error) };
+        let arguments = arguments.into_iter().map(|argument| match is_wide(&argument) {
+            true => self.cast(argument, &SqlType::Integer, Way::Assignment),
+            false => Ok(argument),
+        });
+        Ok((call, arguments.collect::<Result<_>>()?))
     }
 
     /// Arguments of which some are arrays, and none says what is in them: these are arrays of texts, as in PostgreSQL.
@@ -272,6 +307,11 @@ impl Binder<'_> {
             let (Some(left), Some(right)) = (sides.next(), sides.next()) else { return Err(Error::bug("no sides")) };
             return self.compare(comparison, left, right);
         }
+        if let (Some(function), [json, path]) = (path_function(sign), sides.as_slice())
+            && is_path(json, path)
+        {
+            return self.at_path(sign, function, sides);
+        }
         // All elements count, whatever dimensions the arrays have.
         let are_arrays = sides.len() == 2 && sides.iter().all(|side| side.sql_type().element().is_some());
         if matches!(sign, "@>" | "<@" | "&&") && are_arrays {
@@ -279,6 +319,18 @@ impl Binder<'_> {
             return self.call(sign, sides);
         }
         self.call(sign, sides)
+    }
+
+    /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path.
+    fn at_path(&self, sign: &str, function: &str, sides: Vec<Scalar>) -> Result<Scalar> {
+        let member = self.call(sign, sides.clone())?;
+        let mut sides = sides;
+        let sql_type = member.sql_type();
+        if let Some(json) = sides.first_mut() {
+            *json = self.explicit(json.clone(), &SqlType::Json, false)?;
+        }
+        let there = self.explicit(self.call(function, sides)?, &sql_type, false)?;
+        Ok(Scalar::Coalesce(vec![member, there]))
     }
 
     /// All elements of an array of any dimensions, as an array of one.
@@ -502,11 +554,46 @@ pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
     if let Some(common) = coercion::common_type(types) {
         return Ok(if common == SqlType::Unknown { SqlType::Text } else { common });
     }
+    if let Some(maps) = types.iter().map(pair_of).collect::<Option<Vec<_>>>() {
+        let (keys, values): (Vec<_>, Vec<_>) = maps.into_iter().flatten().cloned().unzip();
+        return Ok(SqlType::Map(Arc::new((common_of(&keys, what)?, common_of(&values, what)?))));
+    }
     let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
     let first = known.next().cloned().unwrap_or(SqlType::Text);
     let other = known.find(|other| coercion::common_type(&[first.clone(), (*other).clone()]).is_none());
     let other = other.cloned().unwrap_or_else(|| first.clone());
     Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
+}
+
+/// The types of a map's keys and values; nothing of what has no type yet, `None` for other types.
+fn pair_of(sql_type: &SqlType) -> Option<Option<&(SqlType, SqlType)>> {
+    match sql_type {
+        SqlType::Map(pair) => Some(Some(pair.as_ref())),
+        SqlType::Unknown => Some(None),
+        _ => None,
+    }
+}
+
+/// Whether a value is `MAP {}`, of which nothing says what would be in it.
+fn is_empty_map(scalar: &Scalar) -> bool {
+    let is_nothing = |part: &Scalar| matches!(part, Scalar::Array { elements, .. } if elements.is_empty());
+    matches!(scalar, Scalar::Call { call, arguments }
+        if call.overload.name == "map" && arguments.len() == 2 && arguments.iter().all(is_nothing))
+}
+
+/// The text of an empty map, which is read as one of the type that is wanted.
+fn empty_literal() -> Scalar {
+    let value = ScalarValue::Utf8View(Some("{}".to_owned()));
+    Scalar::Constant(Constant { value, sql_type: SqlType::Unknown })
+}
+
+/// Values of which empty maps have no type where others have.
+pub(super) fn with_empty_maps(scalars: Vec<Scalar>) -> Vec<Scalar> {
+    let decides = |scalar: &Scalar| matches!(scalar.sql_type(), SqlType::Map(_)) && !is_empty_map(scalar);
+    if !scalars.iter().any(is_empty_map) || !scalars.iter().any(decides) {
+        return scalars;
+    }
+    scalars.into_iter().map(|scalar| if is_empty_map(&scalar) { empty_literal() } else { scalar }).collect()
 }
 
 /// A type as messages tell it: without what is in its parentheses.
@@ -651,4 +738,26 @@ fn settle(scalar: &mut Scalar, parameters: &[Option<SqlType>]) {
     for child in scalar.children_mut() {
         stacker::maybe_grow(super::STACK_RED_ZONE, super::STACK_GROWTH, || settle(child, parameters));
     }
+}
+
+/// Whether a value of JSON that is no object and no array may be one of a type.
+fn is_scalar_type(sql_type: &SqlType) -> bool {
+    matches!(sql_type.category(), Category::Numeric | Category::Boolean | Category::DateTime | Category::Timespan)
+        || *sql_type == SqlType::Uuid
+}
+
+/// The function that gives what is at a path, of an operator that takes a member.
+fn path_function(sign: &str) -> Option<&'static str> {
+    match sign {
+        "->" => Some("json_extract"),
+        "->>" => Some("json_extract_string"),
+        _ => None,
+    }
+}
+
+/// Whether a literal beside JSON is a path of DuckDB's to one value.
+fn is_path(json: &Scalar, path: &Scalar) -> bool {
+    let literal = || Binder::candidate(path).literal.filter(|_| path.sql_type() == SqlType::Unknown);
+    matches!(json.sql_type(), SqlType::Json | SqlType::Jsonb)
+        && literal().is_some_and(|path| (path.starts_with("$.") || path.starts_with("$[")) && !path.contains('*'))
 }

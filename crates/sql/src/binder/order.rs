@@ -43,7 +43,12 @@ impl Binder<'_> {
             }
             Expr::Identifier(name) => {
                 let wanted = normalized(name);
-                let mut named = items.iter().enumerate().filter(|(_, item)| item.name == wanted);
+                // A cast of a column has its name, but the column is meant where both are there.
+                let is_cast = |item: &Item<'_>| matches!(item.expression, Some(Expr::Cast { .. }));
+                let wanted = wanted.as_str();
+                let named = || items.iter().enumerate().filter(move |(_, item)| item.name == wanted);
+                let has_other = named().any(|(_, item)| !is_cast(item));
+                let mut named = named().filter(|(_, item)| !has_other || !is_cast(item));
                 if let Some((index, item)) = named.next() {
                     if named.any(|(_, other)| other.scalar != item.scalar) {
                         let error = Error::input(format!("{clause} \"{wanted}\" is ambiguous")).with_code("42702");

@@ -585,6 +585,9 @@ impl Binder<'_> {
         name: &Ident,
         level: &Level<'_>,
     ) -> Result<Option<Scalar>> {
+        if let Some(column) = self.by_other_name(source, name, level) {
+            return Ok(Some(column));
+        }
         let function = ObjectName::from(vec![Ident::with_quote('"', normalized(name))]);
         let takes_row = |routine: &Definition| !routine.is_macro && routine.parameters.len() == 1;
         if !self.context.routines(&function)?.iter().any(takes_row) {

@@ -43,6 +43,8 @@ pub(super) struct Source {
     is_out_of_reach: Cell<bool>,
     /// Whether it is a function with one column, whose whole row is that column.
     pub is_scalar: bool,
+    /// The name that DuckDB has for its only column.
+    pub own_name: Option<String>,
     /// How many of its last columns `*` does not stand for: those that SEARCH and CYCLE add, in the recursive term.
     pub added: usize,
     /// The columns of a table's primary key; none without one.
@@ -99,6 +101,7 @@ impl Source {
             is_marker_used: Cell::new(false),
             is_out_of_reach: Cell::new(false),
             is_scalar: false,
+            own_name: None,
             added: 0,
             key: Vec::new(),
             number: None,
@@ -188,6 +191,12 @@ impl Namespace {
     pub(super) fn of(source: Source) -> Self {
         let shown = (0..source.columns.len()).map(|position| Shown::Of(0, position)).collect();
         Self { sources: vec![source], merged: Vec::new(), shown }
+    }
+
+    /// The names of a source whose columns have its name in front of them.
+    pub(super) fn of_qualified(mut source: Source) -> Self {
+        source.hidden = (0..source.columns.len()).collect();
+        Self::of(source)
     }
 
     /// The name that USING gives to the columns that it merges: they are found by it, and shown as they were.
@@ -513,7 +522,7 @@ impl<'s> Level<'s> {
     }
 
     /// This level and those around it, from the inside out.
-    fn chain(&self) -> impl Iterator<Item = &Level<'s>> {
+    pub(super) fn chain(&self) -> impl Iterator<Item = &Level<'s>> {
         std::iter::successors(Some(self), |level| level.outer)
     }
 
@@ -582,7 +591,7 @@ impl Binder<'_> {
     }
 
     /// Notes that a column of this level was met.
-    fn met(&self, level: &Level<'_>, from: &Level<'_>, scalar: &Scalar, names: &[Ident]) {
+    pub(super) fn met(&self, level: &Level<'_>, from: &Level<'_>, scalar: &Scalar, names: &[Ident]) {
         if let Scalar::Column { id, .. } = scalar {
             self.reads(&level.names, *id);
         }
@@ -609,8 +618,8 @@ impl Binder<'_> {
             Some(scalar) => Ok(scalar),
             None => match self.of_list(name, level)? {
                 Some(scalar) => Ok(scalar),
-                None => match self.word(name) {
-                    Some(fact) => Ok(Scalar::Constant(fact)),
+                None => match self.word(name).map(Scalar::Constant).or_else(|| self.by_other_name(&[], name, level)) {
+                    Some(scalar) => Ok(scalar),
                     None => Err(unknown_column(name, level)),
                 },
             },
@@ -828,6 +837,15 @@ impl Binder<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether names are a column's, or those of a field of one.
+    pub(super) fn is_column(&self, names: &[Ident], level: &Level<'_>) -> bool {
+        let Some((first, more)) = names.split_first() else { return false };
+        let wanted = normalized(first);
+        let mut found = level.chain().flat_map(|at| [true, false].map(|exact| at.names.find(&wanted, exact)));
+        found.any(|found| !found.is_nothing())
+            || !more.is_empty() && matches!(self.column_of_names(names, level), Ok(Some(_)))
     }
 
     /// Puts the markers that were asked for into a FROM clause's relation, each right above its source.

@@ -10,7 +10,7 @@ use sqlparser::ast::{self, Expr, SetExpr, SetOperator, SetQuantifier, Values};
 
 use super::collations::grouping_key;
 use super::functions::is_row_function;
-use super::operators::{Way, common_of, of_texts};
+use super::operators::{Way, common_of, of_texts, with_empty_maps};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::{Target, is_default, too_many};
 use super::{Binder, Output, Rows, normalized, place, placed, unsupported};
@@ -175,7 +175,7 @@ impl Binder<'_> {
     ) -> (Relation, Column, Vec<Column>) {
         let item = |function, arguments| {
             let frame = WindowFrame::known(datafusion_expr::WindowFrame::new(None));
-            WindowItem { kind: WindowKind::Engine(function), arguments, filter: None, frame }
+            WindowItem { kind: WindowKind::Engine(function), arguments, filter: None, order: vec![], frame }
         };
         let number = self.numbers.named("row_number", SqlType::BigInt, false);
         let firsts =
@@ -242,6 +242,10 @@ impl Binder<'_> {
         }
         if targets.is_none() {
             for index in 0..width {
+                let nothing = || Scalar::boolean(false);
+                let column = rows.iter_mut().map(|row| std::mem::replace(&mut row[index], nothing()));
+                let column = with_empty_maps(column.collect());
+                rows.iter_mut().zip(column).for_each(|(row, value)| row[index] = value);
                 let types = rows.iter().map(|row| row[index].sql_type()).collect::<Vec<_>>();
                 let common = of_texts(&common_of(&types, "VALUES")?);
                 let common = self.collated_in_common(common, rows.iter().map(|row| &row[index]))?;

@@ -3,7 +3,9 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function};
-use sqlparser::ast::{AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Subscript};
+use sqlparser::ast::{
+    AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Subscript,
+};
 
 use super::functions::{bare_name, written};
 use super::lists::is_lambda;
@@ -40,6 +42,26 @@ fn written_method(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
 }
 
 impl Binder<'_> {
+    /// `name.upper()`, of which the parser makes a function of a schema: the call with the column as its first
+    /// argument; `None` if the names in front are of no column.
+    pub(super) fn method_of_name(&self, function: &Function, level: &Level<'_>) -> Option<Function> {
+        let parts = function.name.0.iter().map(|part| part.as_ident().cloned()).collect::<Option<Vec<_>>>()?;
+        let (name, front) = parts.split_last()?;
+        let value = match front {
+            [] => return None,
+            [column] => Expr::Identifier(column.clone()),
+            names => Expr::CompoundIdentifier(names.to_vec()),
+        };
+        if !self.is_column(front, level) {
+            return None;
+        }
+        let mut call = function.clone();
+        let FunctionArguments::List(list) = &mut call.args else { return None };
+        list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
+        call.name = ObjectName::from(vec![name.clone()]);
+        Some(call)
+    }
+
     /// Subscripts, slices and fields behind a value.
     pub(super) fn accessed(&self, root: &Expr, chain: &[AccessExpr], level: &Level<'_>) -> Result<Scalar> {
         if let Some(call) = list_method(root, chain) {

@@ -190,6 +190,22 @@ pub(crate) fn bind_rule(
     Ok(())
 }
 
+/// The type of an expression over a table's columns. Fails with kind `Input` if it means nothing, with code 0A000 if it
+/// has a query in it.
+pub(crate) fn type_of_rule(
+    expression: &Expr,
+    table: &str,
+    columns: &[Target],
+    context: &dyn Context,
+) -> Result<SqlType> {
+    let (binder, withs) = (Binder::new(context), Withs::default());
+    let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.held(), true));
+    let names = Namespace::of(Source::new(Some(table.to_owned()), columns.collect()));
+    refuse_queries(expression, "column generation expression")?;
+    let level = Level::new(None, &withs, names, Clause::Generation);
+    Ok(binder.typed_scalar(expression, &level)?.sql_type())
+}
+
 /// Which values of rows that follow others are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settling {

@@ -391,14 +391,17 @@ impl Binder<'_> {
                     | SqlType::Jsonb
                     | SqlType::Record(_)
                     | SqlType::Map(_)
-                    | SqlType::Uuid
-                    | SqlType::Array(_)
                     | SqlType::Bytea
                     | SqlType::Range(_)
                     | SqlType::Multirange(_)
                     | SqlType::Search(_)
                     | SqlType::Void
-            ) && !matches!(&column.sql_type, SqlType::Network(kind) if !kind.is_internet());
+            ) && !matches!(&column.sql_type, SqlType::Network(kind) if !kind.is_internet())
+                && column.sql_type.element().is_none_or(is_plain);
+            let compared = match &column.sql_type {
+                SqlType::Uuid => format!("{name}::text"),
+                _ => name.clone(),
+            };
             let is_number = column.sql_type.category() == Category::Numeric;
             let has_quartiles = is_number || column.sql_type.category() == Category::DateTime;
             let when = |is_there: bool, value: String| if is_there { value } else { "NULL::text".to_owned() };
@@ -413,8 +416,8 @@ impl Binder<'_> {
                  AS null_percentage FROM \"summarized\"",
                 literal(&column.name),
                 literal(&column.sql_type.to_string()),
-                when(is_comparable, format!("min({name})::text")),
-                when(is_comparable, format!("max({name})::text")),
+                when(is_comparable, format!("min({compared})::text")),
+                when(is_comparable, format!("max({compared})::text")),
                 if is_comparable { format!("approx_count_distinct({name})") } else { "NULL::bigint".to_owned() },
                 when(is_number, format!("avg({name}::double precision)::text")),
                 when(is_number, format!("stddev({name}::double precision)::text")),
@@ -437,4 +440,12 @@ impl Binder<'_> {
         }
         self.query(&summary, outer, withs)
     }
+}
+
+/// Whether lists of a type have extremes.
+fn is_plain(element: &SqlType) -> bool {
+    matches!(
+        element.category(),
+        Category::Numeric | Category::String | Category::DateTime | Category::Boolean | Category::Timespan
+    )
 }

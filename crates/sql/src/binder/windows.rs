@@ -83,7 +83,7 @@ struct Spec<'e> {
 }
 
 /// A window, bound.
-struct Over {
+pub(super) struct Over {
     partition: Vec<Scalar>,
     order: Vec<SortKey>,
     frame: WindowFrame,
@@ -125,9 +125,7 @@ impl Binder<'_> {
         if let Some(meant) = best_of_partition(name, function) {
             return self.scalar(&crate::parse::expression(&meant)?, level);
         }
-        if let Some(scalar) = self.of_frame(name, function, level)? {
-            return Ok(scalar);
-        }
+        let given = name;
         let name = match name {
             "list" => "array_agg",
             "first" if ignores_nulls(function) => "first_value",
@@ -146,6 +144,9 @@ impl Binder<'_> {
         if !level.clause.get().has_windows() {
             let message = format!("window functions are not allowed in {}", level.clause.get().name());
             return Err(at(Error::input(message).with_code("42P20")));
+        }
+        if let Some(scalar) = self.of_frame(given, function, level)? {
+            return Ok(scalar);
         }
         if !function.within_group.is_empty() {
             let message = format!("OVER is not supported for ordered-set aggregate {name}");
@@ -168,8 +169,8 @@ impl Binder<'_> {
         let (over, filter, arguments) = bound?;
         let over = RefCell::new(over);
         let put = |kind: WindowKind, arguments: Vec<Scalar>, filter: Option<Scalar>, column: Column| {
-            let item = WindowItem { kind, arguments, filter, frame: over.borrow().frame.clone() };
-            self.put(&over, item, column, level)
+            let frame = over.borrow().frame.clone();
+            self.put(&over, WindowItem { kind, arguments, filter, order: vec![], frame }, column, level)
         };
         // The first value of the frame that is there.
         if name == "any_value" && filter.is_none() && arguments.len() == 1 {
@@ -208,10 +209,23 @@ impl Binder<'_> {
         }
         // PostgreSQL has no DISTINCT here; DuckDB does.
         self.windowed(name, arguments, is_distinct(function), filter, &|item: AggregateItem, nullable| {
-            let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
-            let kind = WindowKind::Aggregate { call: item.call, is_distinct: item.is_distinct };
-            put(kind, item.arguments, item.filter, column)
+            self.put_aggregate(&over, item, nullable, level)
         })
+    }
+
+    /// Puts an aggregate of frames to the functions over the same window.
+    pub(super) fn put_aggregate(
+        &self,
+        over: &RefCell<Over>,
+        item: AggregateItem,
+        nullable: bool,
+        level: &Level<'_>,
+    ) -> Scalar {
+        let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
+        let AggregateItem { call, arguments, is_distinct, filter, order, .. } = item;
+        let frame = over.borrow().frame.clone();
+        let kind = WindowKind::Aggregate { call, is_distinct };
+        self.put(over, WindowItem { kind, arguments, filter, order, frame }, column, level)
     }
 
     /// Puts a function to those over the same window.
@@ -389,7 +403,7 @@ impl Binder<'_> {
     }
 
     /// A window, bound.
-    fn over(&self, over: &WindowType, level: &Level<'_>) -> Result<Over> {
+    pub(super) fn over(&self, over: &WindowType, level: &Level<'_>) -> Result<Over> {
         let spec = match over {
             WindowType::NamedWindow(name) => self.named_window(name, level.windows.len(), level, 0)?,
             WindowType::WindowSpec(spec) => self.spec(spec, level.windows.len(), level, 0)?,

@@ -116,7 +116,7 @@ impl Lowering<'_> {
         lowered: &Lowered,
         values: &mut SubqueryValues,
     ) -> Result<plan::AggregateCall> {
-        let (function, arguments) = self.function(item, column, lowered, values)?;
+        let (function, arguments) = self.function(item, column, false, lowered, values)?;
         let arguments = arguments.into_iter().map(|argument| Expr::new(argument, lowered.schema()));
         let filter = item.filter.as_ref().map(|filter| self.expression(filter, lowered, values)).transpose()?;
         Ok(plan::AggregateCall {
@@ -126,11 +126,13 @@ impl Lowering<'_> {
         })
     }
 
-    /// The aggregate with its arguments. DISTINCT and ORDER BY are left out where they make no difference.
+    /// The aggregate with its arguments. DISTINCT and ORDER BY are left out where they make no difference. A window
+    /// gives the keys of an order with the arguments, so what has one is computed of all rows of a frame.
     pub(super) fn function(
         &self,
         item: &AggregateItem,
         column: &Column,
+        is_window: bool,
         lowered: &Lowered,
         values: &mut SubqueryValues,
     ) -> Result<(AggregateFunctionExpr, Vec<Arc<dyn PhysicalExpr>>)> {
@@ -151,7 +153,14 @@ impl Lowering<'_> {
         let is_sorted = collects(call) || matches!(call.overload.body, AggregateBody::Rows(_));
         let order = item.order.iter().filter(|_| is_sorted);
         let mut order = order.flat_map(SortKey::physical).collect::<Vec<_>>();
-        let Some(computed) = self.of_rows(call, is_distinct, !order.is_empty()) else {
+        let is_ordered = !order.is_empty();
+        let computed = self.of_rows(call, is_distinct, is_ordered).or_else(|| match &call.overload.body {
+            AggregateBody::DataFusion { function, .. } if is_window && is_ordered => {
+                Some(Computed::Aggregate(function()))
+            }
+            _ => None,
+        });
+        let Some(computed) = computed else {
             let order = order.iter().map(|key| {
                 let positions = lowered.positions();
                 let expr = self.expressions.lower(&key.scalar, &positions, lowered.schema(), values)?;

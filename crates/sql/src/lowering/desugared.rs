@@ -39,7 +39,8 @@ impl Lowering<'_> {
     ) -> Relation {
         let item = |(column, function): (Column, WindowFunction)| {
             let frame = WindowFrame::known(datafusion_expr::WindowFrame::new(None));
-            (column, WindowItem { kind: WindowKind::Engine(function), arguments: vec![], filter: None, frame })
+            let kind = WindowKind::Engine(function);
+            (column, WindowItem { kind, arguments: vec![], filter: None, order: vec![], frame })
         };
         let items = items.into_iter().map(item).collect();
         Relation::Window(Window { input: Box::new(input), partition, order, items })

@@ -129,10 +129,10 @@ impl Lowering<'_> {
                     arguments: item.arguments.clone(),
                     is_distinct: *is_distinct,
                     filter: None,
-                    order: vec![],
+                    order: item.order.clone(),
                     made: None,
                 };
-                let (function, arguments) = self.function(&item, column, lowered, values)?;
+                let (function, arguments) = self.function(&item, column, true, lowered, values)?;
                 let data_type = function.field().data_type().clone();
                 (WindowFunction::Aggregate(Arc::new(function)), arguments, data_type)
             }

@@ -123,11 +123,12 @@ fn parse_postgres(sql: &str) -> Result<Parsed> {
     Ok(Parsed { statement: untyped(into_table(statement))?, depth })
 }
 
-/// Columns of CREATE TABLE AS that only have names. Fails with 42601 if there is no query that they name.
+/// Columns of CREATE TABLE AS that only have names, and generated ones without a type. Fails with 42601 if there is no
+/// query that they name.
 fn untyped(mut statement: SyntaxTree) -> Result<SyntaxTree> {
-    let only_named = |column: &ast::ColumnDef| match &column.data_type {
+    let has_type = |column: &ast::ColumnDef, wanted: &str| match &column.data_type {
         ast::DataType::Custom(name, _) => {
-            name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value == tokens::ONLY_NAMED)
+            name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value == wanted)
         }
         _ => false,
     };
@@ -135,7 +136,10 @@ fn untyped(mut statement: SyntaxTree) -> Result<SyntaxTree> {
         && let ast::Statement::CreateTable(create) = inner.as_mut()
     {
         let has_query = create.query.is_some();
-        for column in create.columns.iter_mut().filter(|column| only_named(column)) {
+        for column in create.columns.iter_mut().filter(|column| has_type(column, tokens::OF_VALUE)) {
+            column.data_type = ast::DataType::Unspecified;
+        }
+        for column in create.columns.iter_mut().filter(|column| has_type(column, tokens::ONLY_NAMED)) {
             if !has_query {
                 let error = Error::input(format!("the column {} has no type", column.name)).with_code("42601");
                 return Err(error.with_hint("write CREATE TABLE t (a integer), or CREATE TABLE t (a) AS SELECT …"));

@@ -23,7 +23,7 @@ use diligence_catalog::{
 use diligence_engine::stages::Message;
 use diligence_pool::Runtime;
 use diligence_storage::Table;
-use diligence_storage::external::LakeMoment;
+use diligence_storage::external::{LakeMoment, OpenOptions};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::{MemoryTable, ROW_NUMBERS};
 use diligence_types::SqlType;
@@ -94,7 +94,7 @@ pub(super) struct Around<'a> {
     is_calling: Cell<bool>,
     /// Whether it has asked for numbers of rows that were not given, and whether they are.
     misses_numbers: Cell<bool>,
-    gives_numbers: Cell<bool>,
+    pub(super) gives_numbers: Cell<bool>,
     /// The schemas of the views whose queries are being bound, the innermost last.
     pub(super) around_views: RefCell<Vec<String>>,
     /// What is changed through a view, and under whose rights; `None` for the session's.
@@ -378,8 +378,8 @@ impl Around<'_> {
             [schema, name] if schema == "pg_temp" => {
                 RelationName::new(self.planner.catalogs().temporary_schema(), name)
             }
-            [schema, name] => RelationName::new(schema, name),
-            [catalog, schema, name] if catalog == CATALOG_NAME => RelationName::new(schema, name),
+            [schema, name] => self.in_schema(schema, name),
+            [catalog, schema, name] if catalog == CATALOG_NAME => self.in_schema(schema, name),
             _ => return None,
         };
         Some((relation, parts.len() == 1))
@@ -465,6 +465,10 @@ impl Context for Around<'_> {
                     self.names.uses_nothing(&relation);
                     return Ok(None);
                 };
+                if let Some(table) = self.with_file_names(&path, OpenOptions::default()) {
+                    self.names.not_reusable();
+                    return Ok(Some(Named::Table { table, name: path, key: vec![] }));
+                }
                 let relation = RelationName::new(DEFAULT_SCHEMA, &path);
                 if let Some(table) = self.tables.borrow().get(&relation) {
                     return Ok(Some(Named::Table { table: table.clone(), name: path, key: vec![] }));

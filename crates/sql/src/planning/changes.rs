@@ -165,6 +165,13 @@ impl ChangedTable {
         }
     }
 
+    /// The key of a table that has no other.
+    pub(super) fn only_key(&self) -> Option<&Key> {
+        let mut keys = self.keys.iter().filter(|key| key.kind.is_unique());
+        let first = keys.next()?;
+        (keys.next().is_none() && first.is_whole()).then_some(first)
+    }
+
     /// INSERT OR IGNORE and OR REPLACE, which DuckDB has, as ON CONFLICT. Fails with 0A000 for other forms, 42P10 for a
     /// table without a key, whose rows cannot be replaced.
     pub(super) fn with_conflict<'i>(&self, insert: &'i ast::Insert) -> Result<Cow<'i, ast::Insert>> {

@@ -17,7 +17,7 @@ use sqlparser::ast;
 use super::around::Around;
 use super::{attach, whole_files};
 use crate::binder::{self, Named};
-use crate::external::{OptionValue, READERS, moment_of, set_all, truth};
+use crate::external::{FILE_NAMES, OptionValue, READERS, moment_of, set_all, truth};
 use crate::parse::{COPY_FROM, TABLE_AT};
 use crate::quoting::quoted;
 
@@ -167,10 +167,24 @@ impl Around<'_> {
         if name == "sniff_csv" {
             return self.computed(&relation, sniffed(first, &options, disk.clone())?);
         }
-        let files = FileRelation::new(first, options, disk.clone());
-        let table: Arc<dyn Table> = files.table()?;
+        let named = if name == COPY_FROM { None } else { self.with_file_names(first, options.clone()) };
+        let table: Arc<dyn Table> = match named {
+            Some(table) => table,
+            None => FileRelation::new(first, options, disk.clone()).table()?,
+        };
         self.names.not_reusable();
         Ok(Named::Table { table, name: name.to_owned(), key: vec![] })
+    }
+
+    /// A table of files with their names, where the statement has missed these; `None` if it has not, and of what has no
+    /// such column.
+    pub(super) fn with_file_names(&self, path: &str, options: OpenOptions) -> Option<Arc<dyn Table>> {
+        if !self.gives_numbers.get() || options.filename.is_some() {
+            return None;
+        }
+        let options = OpenOptions { filename: Some(FILE_NAMES.to_owned()), ..options };
+        let opened = FileRelation::new(path, options, self.at.options.files.clone()).table().ok()?;
+        Some(opened)
     }
 }
 

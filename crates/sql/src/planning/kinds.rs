@@ -73,7 +73,7 @@ impl Planner {
                 });
                 let schema = match parts.collect::<Vec<_>>().as_slice() {
                     [only] if only == CATALOG_NAME || only == "memory" => DEFAULT_SCHEMA.to_owned(),
-                    [only] if only == "main" => DEFAULT_SCHEMA.to_owned(),
+                    [only] | [_, only] if only == "main" => DEFAULT_SCHEMA.to_owned(),
                     [schema] | [_, schema] => schema.clone(),
                     _ => return Err(Error::input(format!("{name} is no schema")).with_code("3F000")),
                 };

@@ -22,6 +22,9 @@ pub(super) const SEARCH_PATH: &str = "search_path";
 /// Its value in the beginning.
 pub(super) const DEFAULT_PATH: &str = "\"$user\", public";
 
+/// The schema in which DuckDB has what says no other.
+const DUCKDB_SCHEMA: &str = "main";
+
 /// A search path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchPath {
@@ -221,6 +224,17 @@ impl Around<'_> {
         Ok(name)
     }
 
+    /// The relation of a schema: DuckDB's `main` is the schema of what says none, unless there is one of that name.
+    pub(super) fn in_schema(&self, schema: &str, name: &str) -> RelationName {
+        let relation = RelationName::new(schema, name);
+        let is_there = || self.at.snapshot.schema_oid(schema).is_some() || self.server(schema).is_some();
+        if schema != DUCKDB_SCHEMA || is_there() {
+            return relation;
+        }
+        self.names.uses_nothing(&relation);
+        RelationName::new(DEFAULT_SCHEMA, name)
+    }
+
     /// The relation that a name means in a statement that changes or drops it. Fails with 0A000 for one of another
     /// database, 42601 for what is no name.
     pub(super) fn relation_name(&self, name: &ast::ObjectName) -> Result<RelationName> {
@@ -229,8 +243,8 @@ impl Around<'_> {
             Some([schema, name]) if schema == "pg_temp" => {
                 Ok(RelationName::new(self.planner.catalogs().temporary_schema(), name))
             }
-            Some([schema, name]) => Ok(RelationName::new(schema, name)),
-            Some([catalog, schema, name]) if catalog == CATALOG_NAME => Ok(RelationName::new(schema, name)),
+            Some([schema, name]) => Ok(self.in_schema(schema, name)),
+            Some([catalog, schema, name]) if catalog == CATALOG_NAME => Ok(self.in_schema(schema, name)),
             Some([_, _, _]) => {
                 let message = format!("cross-database references are not implemented: {name}");
                 Err(Error::unsupported(message).with_code("0A000"))

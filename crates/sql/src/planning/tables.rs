@@ -195,6 +195,9 @@ impl Around<'_> {
             }
         }
         refuse_twice(declaration.fields.iter().map(|field| field.name().as_str()))?;
+        for column in create.columns.iter().filter(|column| column.data_type == ast::DataType::Unspecified) {
+            self.decide_generated(&mut declaration, &lower(&column.name))?;
+        }
         for column in create.columns.iter().filter(|column| like_of(column).is_none()) {
             self.add_column_constraints(&mut declaration, column)?;
         }
@@ -203,6 +206,18 @@ impl Around<'_> {
         }
         self.validate(&declaration)?;
         Ok(declaration)
+    }
+
+    /// Gives a generated column that says no type the one of its expression. Fails as binding that does.
+    fn decide_generated(&self, declaration: &mut Declaration, name: &str) -> Result<()> {
+        let Some(expression) = declaration.rules.generated.get(name).cloned() else { return Ok(()) };
+        let targets = declaration.targets()?;
+        self.refuse_generated(&expression, &targets)?;
+        let sql_type = binder::type_of_rule(&expression, &declaration.name.name, &targets, self)?;
+        for field in declaration.fields.iter_mut().filter(|field| field.name() == name) {
+            *field = Arc::new(sql_type.field(name, true));
+        }
+        Ok(())
     }
 
     /// Columns like those of another relation: names, types and NOT NULL, and what of its rules is asked for.
@@ -273,7 +288,11 @@ impl Around<'_> {
             declaration.fields.push(Arc::new(sql_type.field(&name, false)));
             self.add_sequence(declaration, &name, SequenceOptions::of_bits(bits, 1));
         } else {
-            let sql_type = binder::named_type(&column.data_type, self)?;
+            let sql_type = match &column.data_type {
+                // That of a generated column's expression, once all columns are there.
+                ast::DataType::Unspecified => SqlType::Text,
+                given => binder::named_type(given, self)?,
+            };
             let sql_type = self.collated_column(sql_type, &column.options)?;
             declaration.fields.push(Arc::new(sql_type.field(&name, true)));
         }

@@ -172,7 +172,10 @@ impl Around<'_> {
         let insert = &inserted_whole(insert, &changed.targets)?;
         let given = match insert.columns.as_slice() {
             _ if clauses.is_by_name => Given::ByName,
-            [] => Given::All,
+            [] => match beside_generated(insert.source.as_deref(), &changed.targets) {
+                Some(places) => Given::Places(places),
+                None => Given::All,
+            },
             columns => Given::Places(places(columns, &changed.targets, &object.name)?),
         };
         let named = match &given {
@@ -199,8 +202,13 @@ impl Around<'_> {
                 (ChangeWay::Insert { replace: insert.overwrite }, bound)
             }
             Some(on) => {
-                let key = changed.conflict_key(on.conflict_target.as_ref())?;
-                if key.is_none() && matches!(on.action, OnConflictAction::DoUpdate(_)) {
+                let mut key = changed.conflict_key(on.conflict_target.as_ref())?;
+                let is_update = matches!(on.action, OnConflictAction::DoUpdate(_));
+                // DuckDB takes the only key that there is.
+                if key.is_none() && is_update {
+                    key = changed.only_key();
+                }
+                if key.is_none() && is_update {
                     let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                     let error = Error::input(message).with_code("42601");
                     return Err(error.with_hint("For example, ON CONFLICT (column_name)."));
@@ -366,4 +374,14 @@ fn refuse_clauses(insert: &ast::Insert) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The places of columns that are not generated, where VALUES without names of columns are those of them, as in DuckDB:
+/// where each row has as many, and PostgreSQL would refuse a value as that of a generated column.
+fn beside_generated(source: Option<&ast::Query>, targets: &[Target]) -> Option<Vec<usize>> {
+    let ast::SetExpr::Values(values) = source?.body.as_ref() else { return None };
+    let plain = (0..targets.len()).filter(|place| targets[*place].generated.is_none()).collect::<Vec<_>>();
+    let is_refused = |(value, target): (&ast::Expr, &Target)| target.generated.is_some() && !binder::is_default(value);
+    let has_refused = values.rows.iter().any(|row| row.content.iter().zip(targets).any(is_refused));
+    (has_refused && values.rows.iter().all(|row| row.content.len() == plain.len())).then_some(plain)
 }

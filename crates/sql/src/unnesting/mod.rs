@@ -584,6 +584,6 @@ fn numbered(input: Relation, partition: Vec<Scalar>, order: Vec<SortKey>, number
     use diligence_engine::plan::WindowFunction;
     let kind = WindowKind::Engine(if with_ties { WindowFunction::Rank } else { WindowFunction::RowNumber });
     let frame = crate::algebra::WindowFrame::known(datafusion_expr::WindowFrame::new(None));
-    let item = WindowItem { kind, arguments: vec![], filter: None, frame };
+    let item = WindowItem { kind, arguments: vec![], filter: None, order: vec![], frame };
     Relation::Window(Window { input: Box::new(input), partition, order, items: vec![(number, item)] })
 }

@@ -12,6 +12,9 @@ pub(crate) const LIKE: &str = "like \u{1}";
 /// The type of a column of CREATE TABLE AS, which has that of the query.
 pub(crate) const ONLY_NAMED: &str = "only named \u{1}";
 
+/// The type of a generated column that says none, and has that of its expression.
+pub(crate) const OF_VALUE: &str = "of value \u{1}";
+
 /// REFRESH MATERIALIZED VIEW, as the parser's tree has it: a call of this name. The view's name is the first argument,
 /// its options are texts behind it.
 pub(crate) const REFRESH: &str = "refresh materialized view";
@@ -135,11 +138,30 @@ impl Text<'_> {
         let is_list = (closed - opened).is_multiple_of(2)
             && names.clone().all(|at| matches!(self.token(at), Token::Word(_)))
             && (opened + 2..closed).step_by(2).all(|at| *self.token(at) == Token::Comma);
-        if !is_list || self.statement != Keyword::CREATE || !self.is_table_definition(opened) {
+        if self.statement != Keyword::CREATE || !self.is_table_definition(opened) {
             return;
+        }
+        if !is_list {
+            return self.generated_columns(opened, closed);
         }
         for at in names {
             self.insert(at + 1, [quoted(ONLY_NAMED)]);
+        }
+    }
+
+    /// `CREATE TABLE t (a INT, b AS (a + 1))`: generated columns without a type get one that says so.
+    fn generated_columns(&mut self, opened: usize, closed: usize) {
+        let mut at = opened + 1;
+        while at < closed {
+            let keyword = if self.is(at + 1, "GENERATED") && self.is(at + 2, "ALWAYS") { at + 3 } else { at + 1 };
+            let is_generated = self.is(keyword, "AS") && *self.token(keyword + 1) == Token::LParen;
+            if is_generated && matches!(self.token(at), Token::Word(_)) {
+                self.insert(at + 1, [quoted(OF_VALUE)]);
+            }
+            while at < closed && *self.token(at) != Token::Comma {
+                at = self.closed.get(&at).copied().unwrap_or(at) + 1;
+            }
+            at += 1;
         }
     }
 

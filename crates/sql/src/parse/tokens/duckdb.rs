@@ -398,6 +398,7 @@ impl Text<'_> {
             Keyword::USING if self.is(at + 1, "SAMPLE") => self.sample(at, open),
             Keyword::TABLESAMPLE => self.table_sample(at),
             Keyword::TYPE if self.follows(at, &["CREATE"]) => self.created_type(at),
+            Keyword::SCHEMA if self.statement == Keyword::SET && at < 3 => self.set_schema(at),
             _ if self.is(at, "GLOB") => self.glob(at),
             Keyword::AT => self.moment(at),
             Keyword::FOR if self.is(at + 1, "SYSTEM_TIME") => self.system_time(at),

@@ -55,7 +55,7 @@ pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 pub(crate) use self::constraints::{EQUAL_NULLS, INCLUDED};
 use self::ctes::Clauses;
 pub(crate) use self::current::CURRENT_OF;
-pub(crate) use self::definitions::{ENUM_OF, LIKE, NO_DATA, ONLY_NAMED, REFRESH};
+pub(crate) use self::definitions::{ENUM_OF, LIKE, NO_DATA, OF_VALUE, ONLY_NAMED, REFRESH};
 pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
@@ -218,6 +218,7 @@ impl<'a> Text<'a> {
             match self.token(at) {
                 Token::LParen => {
                     self.named_columns(at);
+                    self.values_in_parentheses(at);
                     levels.push(self.level(at));
                 }
                 Token::RParen => {

@@ -29,6 +29,16 @@ impl Text<'_> {
         self.replace(at, [Token::RParen]);
     }
 
+    /// `INSERT INTO t (VALUES (1), (2))`, whose parenthesis the parser takes for names of columns: without it.
+    pub(super) fn values_in_parentheses(&mut self, opened: usize) {
+        let Some(&closed) = self.closed.get(&opened) else { return };
+        let is_source = self.statement == Keyword::INSERT && self.is(self.begin + 1, "INTO");
+        if is_source && self.is(opened + 1, "VALUES") && self.name_end(self.begin + 2) == opened {
+            self.drop(opened..opened + 1);
+            self.drop(closed..closed + 1);
+        }
+    }
+
     /// `VALUES (a, t.*)` of one row: `SELECT a, t.*`.
     pub(super) fn values_of_rows(&mut self, at: usize) {
         let opened = at + 1;
@@ -120,6 +130,7 @@ mod tests {
             ("INSERT INTO l VALUES (1, new.*)", "INSERT INTO l SELECT 1, new.*"),
             ("SELECT * FROM t, LATERAL (VALUES (t.*)) v", "SELECT * FROM t, LATERAL (SELECT t.*) v"),
             ("VALUES (2 * (3)), (4)", "VALUES (2 * (3)), (4)"),
+            ("INSERT INTO s.l (VALUES (1), (2))", "INSERT INTO s.l VALUES (1), (2)"),
             ("SELECT count(t.*) = 3, 2 * t.a = 3 FROM t", "SELECT count(t.*) = 3, 2 * t.a = 3 FROM t"),
         ] {
             let crate::parse::SyntaxTree::Statement(statement) = parse_one(sql).unwrap().statement else { panic!() };

@@ -2,6 +2,7 @@
 //!
 //! * `SHOW ALL TABLES`: `SELECT * FROM "pragma_show_tables_expanded"()`; SHOW DATABASES likewise;
 //! * `PRAGMA table_info('t')`: `SELECT * FROM "pragma_table_info"('t')`; `PRAGMA a = b`: `SET a = b`;
+//! * `SET SCHEMA 's'`: `SET search_path = "s"`;
 //! * `(DESCRIBE t)`: `(SELECT * FROM "describe table"('t'))`; of a query, `"describe"((q))`.
 
 use sqlparser::tokenizer::Token;
@@ -52,8 +53,8 @@ impl Text<'_> {
 
     /// DESCRIBE, which begins there; `is_whole` if the statement does.
     pub(super) fn describe(&mut self, at: usize, is_whole: bool) {
-        let first =
-            if self.is(at + 1, "TABLE") && matches!(self.token(at + 2), Token::Word(_)) { at + 2 } else { at + 1 };
+        let is_named = matches!(self.token(at + 2), Token::Word(_) | Token::SingleQuotedString(_));
+        let first = if self.is(at + 1, "TABLE") && is_named { at + 2 } else { at + 1 };
         if is_whole {
             return self.drop(at + 1..first);
         }
@@ -87,6 +88,16 @@ impl Text<'_> {
         };
         self.replace(at, call.into_iter().chain(table));
         self.insert_or_end(end, [Token::RParen, Token::RParen]);
+    }
+
+    /// `SET SCHEMA 's'`, in DuckDB also `SET schema = 's'`: `SET search_path = "s"`.
+    pub(super) fn set_schema(&mut self, at: usize) {
+        let value = at + 1 + usize::from(*self.token(at + 1) == Token::Eq);
+        let Token::SingleQuotedString(schema) = self.token(value) else { return };
+        let schema = quoted(if schema == "main" { "public" } else { schema.as_str() });
+        self.replace(at, [word("search_path"), Token::Eq]);
+        self.drop(at + 1..value);
+        self.replace(value, [schema]);
     }
 
     /// Whether a query has FROM and no SELECT.

@@ -1,0 +1,121 @@
+//! Rows of functions in FROM, and the names that DuckDB has for columns without one of their own.
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use sqlparser::ast::{Ident, TableAlias};
+
+use super::from::{JoinedSide, named};
+use super::scope::{Level, Source};
+use super::{Binder, name_place, normalized};
+use crate::algebra::{Column, FunctionItem, Relation, Scalar, TableFunction};
+use crate::errors;
+use crate::external::FILE_NAMES;
+
+/// The column with the name of a row's file, which `*` does not stand for.
+const FILE_NAME: &str = "filename";
+
+/// Functions whose column has their name in DuckDB, whatever the alias is.
+const NAMED_BY_FUNCTION: [&str; 3] = ["generate_series", "range", "unnest"];
+
+impl Binder<'_> {
+    /// Rows of arrays side by side.
+    pub(super) fn rows_of(
+        &self,
+        arrays: Vec<(String, Scalar)>,
+        with_ordinality: bool,
+        alias: Option<&TableAlias>,
+    ) -> Result<JoinedSide> {
+        let is_single = arrays.len() == 1;
+        let mut items = Vec::with_capacity(arrays.len());
+        let mut shown = Vec::new();
+        let first = arrays.first().map(|(name, _)| name.clone()).unwrap_or_default();
+        let mut is_scalar = is_single && !with_ordinality;
+        let own_name = NAMED_BY_FUNCTION.contains(&first.as_str()).then(|| first.clone());
+        for (name, array) in arrays {
+            // A function's only column has its alias' name.
+            let name = match alias {
+                // Those have a name of their own.
+                _ if name.contains("_array_elements") => "value".to_owned(),
+                Some(alias) if is_single => normalized(&alias.name),
+                _ => name,
+            };
+            let (columns, _) = self.element_columns(&name, &array);
+            is_scalar &= columns.len() == 1;
+            shown.extend(columns.iter().cloned());
+            items.push(FunctionItem { array, columns });
+        }
+        let ordinality = with_ordinality.then(|| self.numbers.named("ordinality", SqlType::BigInt, false));
+        shown.extend(ordinality.clone());
+        let has_types = alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some()));
+        let function = TableFunction { input: Box::new(Relation::one_row()), items, ordinality, keeps_all: false };
+        let mut relation = Relation::TableFunction(function);
+        if has_types && let Some(alias) = alias {
+            if is_scalar || alias.columns.len() != shown.len() {
+                let message = "a column definition list is only allowed for functions returning \"record\"";
+                return Err(errors::at(Error::input(message).with_code("42601"), name_place(&alias.name)));
+            }
+            let mut computed = Vec::new();
+            for (column, definition) in shown.iter_mut().zip(&alias.columns) {
+                let Some(data_type) = &definition.data_type else { continue };
+                let scalar = self.explicit(column.scalar(), &self.sql_type(data_type)?, false)?;
+                if scalar.as_column().is_none() {
+                    let cast = self.column_for(&column.name, &scalar);
+                    computed.push((cast.clone(), scalar));
+                    *column = cast;
+                }
+            }
+            relation = relation.mapped(computed);
+        }
+        let mut side = named(relation, shown, alias, Some((first, vec![])))?;
+        if let [source] = side.names.sources.as_mut_slice() {
+            source.own_name = own_name.filter(|_| is_scalar);
+            source.is_scalar = is_scalar;
+        }
+        Ok(side)
+    }
+
+    /// Gives the names of files in the last column, if it has them, the name by which they are found.
+    pub(super) fn with_file_name(mut side: JoinedSide) -> JoinedSide {
+        if let [source] = side.names.sources.as_mut_slice()
+            && let Some(last) = source.columns.last_mut().filter(|last| last.name == FILE_NAMES)
+        {
+            FILE_NAME.clone_into(&mut last.name);
+            side.names.adds(1);
+        }
+        side
+    }
+
+    /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `range` of `range(3) AS r`. `None`
+    /// if there is none, or several. Names of files are given when the statement is bound once more.
+    pub(super) fn by_other_name(&self, front: &[Ident], name: &Ident, level: &Level<'_>) -> Option<Scalar> {
+        let wanted = normalized(name);
+        if wanted == FILE_NAME {
+            self.context.misses_row_numbers();
+        }
+        for at in level.chain() {
+            let sources = match front {
+                [] => at.names.sources.iter().collect::<Vec<_>>(),
+                front => at.names.source(front).into_iter().collect(),
+            };
+            let mut found = sources.into_iter().filter_map(|source| other_name(source, &wanted));
+            match (found.next(), found.next()) {
+                (Some(column), None) => {
+                    let scalar = column.scalar();
+                    self.met(at, level, &scalar, std::slice::from_ref(name));
+                    return Some(scalar);
+                }
+                (Some(_), Some(_)) => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+fn other_name<'s>(source: &'s Source, wanted: &str) -> Option<&'s Column> {
+    if source.own_name.as_deref() == Some(wanted) {
+        return source.columns.first();
+    }
+    let place = wanted.strip_prefix("col")?.parse::<usize>().ok()?;
+    source.columns.get(place).filter(|column| column.name == format!("column{}", place + 1))
+}
