@@ -53,6 +53,8 @@ pub(super) struct Source {
     pub xmax: Option<Scalar>,
     /// Whether it is a table.
     pub is_table: bool,
+    /// What a table is called, as `regclass` reads it.
+    pub relation: Option<String>,
     /// What of it may not be read.
     pub withheld: Withheld,
 }
@@ -104,8 +106,18 @@ impl Source {
             number: None,
             xmax: None,
             is_table: false,
+            relation: None,
             withheld: Withheld::default(),
         }
+    }
+
+    /// A value of its rows, which is NULL in those that an outer join made up.
+    pub(super) fn where_it_is(&self, value: Scalar) -> Scalar {
+        let Some(marker) = &self.marker else { return value };
+        self.is_marker_used.set(true);
+        let is_there = Scalar::IsNull(Box::new(marker.scalar())).negate();
+        let sql_type = value.sql_type();
+        Scalar::Case { arms: vec![(is_there, value)], otherwise: None, sql_type }
     }
 
     /// The columns that `*` stands for.
@@ -412,7 +424,7 @@ impl Namespace {
     }
 
     /// The sources that names find.
-    fn reached(&self) -> impl Iterator<Item = &Source> {
+    pub(super) fn reached(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().filter(|source| !source.is_out_of_reach.get())
     }
 
@@ -513,7 +525,7 @@ impl<'s> Level<'s> {
     }
 
     /// This level and those around it, from the inside out.
-    fn chain(&self) -> impl Iterator<Item = &Level<'s>> {
+    pub(super) fn chain(&self) -> impl Iterator<Item = &Level<'s>> {
         std::iter::successors(Some(self), |level| level.outer)
     }
 
@@ -564,6 +576,14 @@ impl Withs<'_> {
     pub(super) fn find(&self, name: &str) -> Option<Rc<WithEntry>> {
         let found = self.entries.borrow().get(name).cloned();
         found.or_else(|| self.outer.and_then(|outer| outer.find(name)))
+    }
+
+    /// The recursive queries whose recursive terms are being bound, each with how often it was read so far.
+    pub(super) fn recursions(&self) -> Vec<(String, usize)> {
+        let entries = self.entries.borrow();
+        let own = entries.iter().filter(|(_, entry)| entry.is_recursion);
+        let own = own.map(|(name, entry)| (name.clone(), entry.reads.get()));
+        own.chain(self.outer.into_iter().flat_map(Withs::recursions)).collect()
     }
 }
 
@@ -667,6 +687,9 @@ impl Binder<'_> {
         if let Some(found) = alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)) {
             return Ok(Some(found));
         }
+        if let Some(number) = self.table_number(name, level)? {
+            return Ok(Some(number));
+        }
         if name.value.eq_ignore_ascii_case(XMAX) {
             return Ok(level.names.sources.iter().find_map(|source| source.xmax.clone()));
         }
@@ -715,14 +738,7 @@ impl Binder<'_> {
         let sql_type = SqlType::Record(RecordType::row(source.columns.iter().map(field).collect()));
         let record =
             Scalar::Record { fields: source.columns.iter().map(Column::scalar).collect(), sql_type: sql_type.clone() };
-        Some(match &source.marker {
-            None => record,
-            Some(marker) => {
-                source.is_marker_used.set(true);
-                let is_there = Scalar::IsNull(Box::new(marker.scalar())).negate();
-                Scalar::Case { arms: vec![(is_there, record)], otherwise: None, sql_type }
-            }
-        })
+        Some(source.where_it_is(record))
     }
 
     /// What names with dots between them mean: `table.column`, `schema.table.column`, `column.field`, and further
@@ -753,6 +769,9 @@ impl Binder<'_> {
                 Found::Nothing => {
                     if is_number_name(name) {
                         self.context.misses_row_numbers();
+                    }
+                    if let Some(number) = self.number_of_table(source, name) {
+                        return Ok(number);
                     }
                     if let Some(value) = self.field_by_function(&names[..length], name, level)? {
                         return Ok(value);
