@@ -11,7 +11,7 @@ use sqlparser::ast::{
 };
 
 use super::Binder;
-use super::aggregates::is_other_form;
+use super::aggregates::{is_of_nested, is_other_form};
 use super::functions::{is_distinct, written};
 use super::scope::Level;
 use super::windows::{ignores_nulls, is_window_function};
@@ -58,7 +58,8 @@ impl Binder<'_> {
             let error = Error::unsupported(format!("an ORDER BY of its own is not supported for {name}"));
             return Err(error.with_code("0A000").with_hint("OVER (… ORDER BY …) says the order of the rows"));
         }
-        if !function.within_group.is_empty() || !is_of_groups && !is_ordered {
+        let is_framed = is_of_groups || is_ordered || self.has_nested_extremes_of(name, function, level)?;
+        if !function.within_group.is_empty() || !is_framed {
             return Ok(None);
         }
         let arguments = written(function).iter().map(|argument| match argument {
@@ -98,6 +99,21 @@ impl Binder<'_> {
         let aggregate = format!("{}({distinct}{taken}{order}){filter}", quoted(name));
         let array = self.scalar(&Expr::Function(array_of(function, &values)?), level)?;
         self.aggregate_of_elements(&aggregate, array, level).map(Some)
+    }
+}
+
+impl Binder<'_> {
+    /// Whether a call is `min` or `max` of arrays of arrays or of records.
+    fn has_nested_extremes_of(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<bool> {
+        if !matches!(name, "min" | "max") {
+            return Ok(false);
+        }
+        match written(function) {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] => {
+                Ok(is_of_nested(&self.scalar(value, level)?.sql_type()))
+            }
+            _ => Ok(false),
+        }
     }
 }
 
