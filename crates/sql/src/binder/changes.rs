@@ -770,7 +770,11 @@ impl Binder<'_> {
         let count = items.len();
         for (place, item) in items.iter_mut().enumerate() {
             let taken = std::mem::replace(&mut item.scalar, Scalar::boolean(false));
-            let scalar = self.typed(taken)?;
+            let mut scalar = self.typed(taken)?;
+            // Clients get the names of objects.
+            if matches!(scalar.sql_type(), SqlType::Oid(_)) {
+                scalar = self.looked_up(scalar, &SqlType::Text, &level)?;
+            }
             unmodified.extend(is_without_modifier(&scalar).then_some(place));
             outputs.push(named(&item.name, scalar, self.numbers, &mut computed));
         }

@@ -85,7 +85,8 @@ impl Binder<'_> {
             return self.named_call(function, vec![scalar], level);
         }
         // A literal that a function takes as a text is one all the same.
-        if let (SqlType::Oid(kind @ (OidKind::Class | OidKind::Type)), Scalar::Constant(constant)) = (to, &scalar)
+        if let (SqlType::Oid(kind), Scalar::Constant(constant)) = (to, &scalar)
+            && *kind != OidKind::Oid
             && matches!(constant.sql_type.uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
             && let Some(Some(name)) = constant.value.try_as_str()
         {
@@ -101,6 +102,9 @@ impl Binder<'_> {
         let function = match to {
             SqlType::Oid(OidKind::Class) => "to_regclass",
             SqlType::Oid(OidKind::Type) => "to_regtype",
+            SqlType::Oid(OidKind::Namespace) => "regnamespace of name",
+            SqlType::Oid(OidKind::Role) => "regrole of name",
+            SqlType::Oid(OidKind::Procedure) => "to_regproc",
             _ => return Ok(scalar),
         };
         let is_name = match &scalar {
