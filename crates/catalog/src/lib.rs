@@ -76,6 +76,7 @@ mod sampled;
 pub mod sequence;
 mod session;
 mod shown;
+mod shown_default;
 mod signature;
 mod snapshot;
 pub mod system_catalogs;
@@ -117,6 +118,7 @@ pub use pieces::{NewRows, Piece, PieceRows, StoredCluster, StoredRows};
 pub use rights::{RelationPattern, Rights};
 pub use routine::{AGGREGATE_FOLD, Routine, settings_of};
 pub use session::{ComputedTable, Isolation, Resolved, SessionCatalogs, SessionSnapshot};
+pub use shown_default::shown_default;
 pub use signature::{Argument, ArgumentMode, Signature};
 pub use snapshot::CatalogSnapshot;
 pub use table::{

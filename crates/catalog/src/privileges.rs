@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 
-use crate::authority::{Language, Privilege, SubjectKind};
+use crate::authority::{Language, PREDEFINED_ROLES, Privilege, SubjectKind};
 pub use crate::authority::{OWNER, OWNER_OID};
 use crate::name::identifiers;
 use crate::{
@@ -243,8 +243,9 @@ impl Question<'_> {
             Named::Number(oid) if oid == i64::from(OWNER_OID) => OWNER,
             Named::Number(oid) => {
                 let found = roles.iter().find(|(_, role)| i64::from(oid_of(role.id)) == oid);
-                match found {
-                    Some((name, _)) => name,
+                let predefined = || PREDEFINED_ROLES.iter().find(|role| i64::from(role.oid) == oid);
+                match found.map(|(name, _)| name.as_str()).or_else(|| predefined().map(|role| role.name)) {
+                    Some(name) => name,
                     None => return Ok(None),
                 }
             }

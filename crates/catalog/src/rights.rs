@@ -114,6 +114,11 @@ impl Rights {
         self.write.is_none()
     }
 
+    /// Whether these are rights of a role, or of a member of it.
+    pub fn has_role(&self, role: &str) -> bool {
+        self.held.as_ref().is_some_and(|held| held.roles.contains(role))
+    }
+
     /// The roles whose rights these are; none, if no role is acted as.
     pub fn roles(&self) -> BTreeSet<String> {
         self.held.as_ref().map(|held| held.roles.clone()).unwrap_or_default()

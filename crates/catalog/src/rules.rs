@@ -12,10 +12,10 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::Expr;
 
+use crate::Trigger;
 pub use crate::deferral::Deferral;
 use crate::distribution::Distribution;
 pub use crate::index_form::{BTREE, IndexForm, PartForm};
-use crate::{DEFAULT_SCHEMA, Trigger};
 
 /// The rules of a table.
 #[derive(Clone, Debug, Default)]
@@ -309,23 +309,5 @@ impl TableRules {
         self.references.iter().any(|reference| reference.name == name && reference.is_deferrable())
             || self.keys.iter().any(|key| key.name == name && key.is_deferrable())
             || self.triggers.iter().any(|trigger| trigger.name == name && trigger.is_deferrable())
-    }
-}
-
-/// A default as PostgreSQL shows it: `nextval('"public"."t_id_seq"')` as `nextval('t_id_seq'::regclass)`.
-pub fn shown_default(text: &str) -> String {
-    let quoted = |name: &str| {
-        let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-    };
-    let name = text.strip_prefix("nextval('").and_then(|rest| rest.strip_suffix("')"));
-    match name {
-        Some(name) => {
-            let parts = name.split('.').map(|part| quoted(part.trim_matches('"'))).collect::<Vec<_>>();
-            let parts = parts.iter().map(String::as_str).skip_while(|part| parts.len() > 1 && *part == DEFAULT_SCHEMA);
-            format!("nextval('{}'::regclass)", parts.collect::<Vec<_>>().join("."))
-        }
-        None => text.to_owned(),
     }
 }

@@ -334,7 +334,8 @@ fn authority_of(database: &Database) -> String {
     let session = database.session();
     let mut all = Vec::new();
     for sql in [
-        "SELECT rolname || rolsuper || rolcanlogin || rolinherit || coalesce(rolconfig[1], '') FROM pg_roles ORDER BY 1",
+        "SELECT rolname || rolsuper || rolcanlogin || rolinherit || coalesce(rolconfig[1], '') FROM pg_roles \
+         WHERE rolname NOT LIKE 'pg%' ORDER BY 1",
         "SELECT m.rolname || r.rolname || a.admin_option FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member \
          JOIN pg_roles r ON r.oid = a.roleid ORDER BY 1",
         "SELECT relname || pg_get_userbyid(relowner) || coalesce(array_to_string(relacl, ' '), '') FROM pg_class \

@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::RoleDefinition;
+use diligence_catalog::authority::{RoleDefinition, SIGNAL_BACKEND};
 use diligence_catalog::types::type_of_oid;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
@@ -174,7 +174,11 @@ impl SettingsSink for Parts {
         let (catalogs, facts) = (self.planner.catalogs(), self.planner.facts());
         let by = catalogs.speaker();
         let is_own = catalogs.role().is_none() && facts.user == other.user;
-        if !is_own && !by.is_superuser && !catalogs.snapshot().catalog.authority().is_member(&by.name, &other.user) {
+        let snapshot = catalogs.snapshot();
+        let authority = snapshot.catalog.authority();
+        // Whoever may everything is stopped by their like alone.
+        let may_signal = by.roles.contains(SIGNAL_BACKEND) && !authority.is_superuser(&other.user);
+        if !is_own && !by.is_superuser && !may_signal && !authority.is_member(&by.name, &other.user) {
             let what = if is_end { "process is being terminated" } else { "query is being canceled" };
             let message = format!("must be a member of the role whose {what} or member of pg_signal_backend");
             return Err(Error::input(message).with_code("42501"));

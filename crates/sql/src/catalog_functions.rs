@@ -10,7 +10,7 @@ use crate::formulas;
 /// Functions as expressions of their arguments. What is not here is never there, or always so. `@PATH@` and `@HIDDEN@`
 /// stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 74] = [
+const FUNCTIONS: [(&str, &str); 76] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("current_query", "(SELECT max(_a.query) FROM pg_catalog.pg_stat_activity _a WHERE _a.pid = pg_backend_pid())"),
@@ -91,6 +91,9 @@ const FUNCTIONS: [(&str, &str); 74] = [
     ("pg_ts_template_is_visible", "true"),
     ("pg_type_is_visible", "(SELECT bool_or(_t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
+    ("regnamespace of name", "CAST((SELECT max(_n.schema_oid) FROM pg_catalog.pg_namespace_names _n \
+      WHERE _n.schema_name = $1) AS REGNAMESPACE)"),
+    ("regrole of name", "CAST((SELECT max(_r.role_oid) FROM pg_catalog.pg_role_names _r WHERE _r.role_name = $1) AS REGROLE)"),
     ("row_security_active", "false"),
     ("shobj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_shdescription _d WHERE _d.objoid = $1)"),
     ("to_regclass", "CAST((SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_whole = $1 \

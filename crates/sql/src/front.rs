@@ -62,11 +62,12 @@ fn planned(
     context: &dyn Context,
     options: &Arc<ConfigOptions>,
 ) -> Result<Planned> {
-    let Bound { relation, columns, is_transient, computed: places, .. } = bound;
+    let Bound { relation, columns, is_transient, computed: places, objects, .. } = bound;
     let numbers = context.numbers();
     let options = LoweringOptions { zone: context.zone().to_owned(), options: options.clone(), keeps_parameters };
     let text = |relation: &Relation| if is_shown { relation.to_string() } else { String::new() };
-    let shown = binder::shown_types(&relation, &columns);
+    let mut shown = binder::shown_types(&relation, &columns);
+    shown.extend(objects.into_iter().map(|(place, name)| (place, name.to_owned())));
     let bound_form = text(&relation);
     let relation = unnesting::unnest(relation, numbers)?;
     let unnested = text(&relation);

@@ -14,6 +14,7 @@
 mod changes;
 mod grants;
 mod merged;
+mod predefined;
 mod privilege;
 mod text;
 mod topic;
@@ -24,6 +25,7 @@ use diligence_base::ids::ObjectId;
 
 pub use self::changes::{GrantChange, GrantedOn, RoleChange, Speaker};
 pub use self::grants::{Entitlements, Grant, PUBLIC};
+pub use self::predefined::{PREDEFINED_ROLES, PredefinedRole, READ_ALL_STATS, SIGNAL_BACKEND, predefined_role};
 pub use self::privilege::{Language, Privilege, Privileges, SubjectKind};
 pub use self::topic::Topic;
 use crate::moment::micros_now;
@@ -188,10 +190,13 @@ impl Authority {
         let mut all = BTreeSet::from([role.to_owned()]);
         let mut open = vec![role.to_owned()];
         while let Some(role) = open.pop() {
-            let Some(definition) = self.roles.get(&role).filter(|role| goes_on(role)) else { continue };
-            for of in definition.member_of.keys().filter(|of| !all.contains(*of)).cloned().collect::<Vec<_>>() {
-                all.insert(of.clone());
-                open.push(of);
+            let own = self.roles.get(&role).filter(|role| goes_on(role)).map(|role| role.member_of.keys());
+            let predefined = predefined_role(&role).map_or(&[] as &[&str], |role| role.member_of);
+            let of = own.into_iter().flatten().cloned().chain(predefined.iter().map(|of| (*of).to_owned()));
+            for of in of.collect::<Vec<_>>() {
+                if all.insert(of.clone()) {
+                    open.push(of);
+                }
             }
         }
         all
@@ -236,7 +241,7 @@ impl Authority {
         if options && roles.contains(owner) {
             return kind.all();
         }
-        match self.grants_of(subject) {
+        let granted = match self.grants_of(subject) {
             None if options || kind == SubjectKind::Column => Privileges::NONE,
             None if roles.contains(owner) => kind.all(),
             None => public_of(subject, kind),
@@ -246,7 +251,8 @@ impl Authority {
                     all.with(if options { grant.options } else { grant.privileges })
                 })
             }
-        }
+        };
+        if options { granted } else { granted.with(predefined::privileges_of(roles, kind)) }
     }
 
     /// The grants of a subject, those that nobody has said included.

@@ -3,8 +3,7 @@
 use diligence_base::function_limits::FunctionLimits;
 
 use super::*;
-use crate::authority::OWNER_OID;
-use crate::authority::PUBLIC;
+use crate::authority::{OWNER_OID, PUBLIC, predefined_role};
 use crate::oid_of;
 
 /// Whom a session acts as.
@@ -61,7 +60,7 @@ pub(super) fn rights_of(
     if names.authority().is_superuser(role) && own.is_none_or(|own| own.are_all()) {
         return Some(Arc::new(Rights::all()));
     }
-    let is_known = names.authority().roles().contains_key(role);
+    let is_known = names.authority().roles().contains_key(role) || predefined_role(role).is_some();
     let patterns = match in_file.or(own) {
         Some(rights) if in_file.is_none() && is_known && rights.are_all() => Rights::only(vec![], vec![]),
         Some(rights) if rights.are_all() => return Some(rights.clone()),
@@ -80,6 +79,9 @@ impl SessionSnapshot {
     pub fn role_oid(&self, name: &str) -> Option<u32> {
         if name == OWNER {
             return Some(OWNER_OID);
+        }
+        if let Some(role) = predefined_role(name) {
+            return Some(role.oid);
         }
         let in_catalog = self.catalog.authority().roles().get(name).map(|role| oid_of(role.id));
         let in_file = || self.users.keys().zip(USERS_FROM..).find(|(known, _)| *known == name).map(|(_, oid)| oid);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use diligence_catalog::authority::READ_ALL_STATS;
 use diligence_catalog::locks::{AdvisoryKey, Locks, ShownLock};
 use diligence_catalog::privileges::{DATABASE_OID, OWNER_OID};
 use diligence_catalog::{CATALOG_NAME, ComputedTable, RelationName, SYSTEM_SCHEMA, SessionSnapshot};
@@ -36,8 +37,9 @@ pub(super) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
 }
 
 fn sessions(snapshot: &SessionSnapshot, locks: &Locks, activities: &Activities) -> Vec<Vec<Cell>> {
-    // Others' statements are for whoever may read them in `system.sessions`.
-    let sees_all = snapshot.rights.may_read(&RelationName::new(SYSTEM_SCHEMA, "sessions"));
+    // Others' statements are for whoever may read them in `system.sessions`, and for members of `pg_read_all_stats`.
+    let may_read = snapshot.rights.may_read(&RelationName::new(SYSTEM_SCHEMA, "sessions"));
+    let sees_all = may_read || snapshot.rights.has_role(READ_ALL_STATS);
     let waiting = locks.shown().into_iter().filter(|lock| !lock.is_granted);
     let waiting = waiting.filter_map(|lock| Some((activities.process_of(lock.owner.number())?, lock.kind)));
     let waiting = waiting.collect::<BTreeMap<_, _>>();

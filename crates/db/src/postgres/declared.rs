@@ -9,8 +9,10 @@ use std::sync::Arc;
 use diligence_base::ids::ObjectId;
 use diligence_catalog::authority::{Subject, Topic};
 use diligence_catalog::operator_classes::{default_class, method_oid, named_class};
-use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules, shown_default};
-use diligence_catalog::{NativeTable, Object, Piece, PieceRows, Relation, SessionSnapshot, declared_oid};
+use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
+use diligence_catalog::{
+    NativeTable, Object, Piece, PieceRows, Relation, SessionSnapshot, declared_oid, shown_default,
+};
 use diligence_types::SqlType;
 
 use super::collation_oid;
@@ -186,7 +188,8 @@ pub(super) fn defaults(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             };
             if let Some(expression) = expression {
                 let number = i64::from(of.object.oid()) * OF_TABLE + place as i64;
-                let text = shown_default(&expression.to_string());
+                let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+                let text = shown_default(&expression.to_string(), &sql_type);
                 rows.push(vec![
                     Cell::Number(DEFAULTS_FROM + number % 800_000_000),
                     of.object.oid().into(),

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use diligence_catalog::authority::{Grant, RoleDefinition, Subject, SubjectKind, Topic};
+use diligence_catalog::authority::{Grant, PREDEFINED_ROLES, RoleDefinition, Subject, SubjectKind, Topic};
 use diligence_catalog::privileges::{DATABASE_OID, OWNER};
 use diligence_catalog::{Object, SessionSnapshot, oid_of};
 
 use super::rows::Cell;
 
-/// Every role that there is: those of the catalog, the users of the server's file, and whoever runs the database.
+/// Every role that there is: those of the catalog and the predefined ones, the users of the server's file, and whoever
+/// runs the database.
 fn all_roles(snapshot: &SessionSnapshot) -> BTreeMap<String, RoleDefinition> {
     let authority = snapshot.catalog.authority();
     let mut all = authority.roles().clone();
@@ -22,6 +23,10 @@ fn all_roles(snapshot: &SessionSnapshot) -> BTreeMap<String, RoleDefinition> {
     for (name, rights) in snapshot.users() {
         let role = all.entry(name.clone()).or_insert_with(|| user(rights.are_all()));
         role.logs_in = true;
+    }
+    for predefined in &PREDEFINED_ROLES {
+        let role = || RoleDefinition::new(diligence_base::ids::ObjectId(0));
+        all.entry(predefined.name.to_owned()).or_insert_with(role);
     }
     all.insert(OWNER.to_owned(), user(true));
     all

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use diligence_catalog::authority::{Grant, Language, PUBLIC, Privileges, Subject, SubjectKind, Topic};
+use diligence_catalog::authority::{Grant, Language, PUBLIC, Privileges, Subject, SubjectKind, Topic, predefined_role};
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{CATALOG_NAME, Object, Relation, SessionSnapshot};
 
@@ -12,7 +12,8 @@ use super::quoting::{literal, qualified, quoted};
 pub(super) fn roles(snapshot: &SessionSnapshot) -> String {
     let mut text = String::new();
     let authority = snapshot.catalog.authority();
-    let made = authority.roles().iter().filter(|(name, _)| !snapshot.users().contains_key(*name));
+    let is_made = |name: &str| !snapshot.users().contains_key(name) && predefined_role(name).is_none();
+    let made = authority.roles().iter().filter(|(name, _)| is_made(name));
     for (name, role) in made {
         let _ = write!(text, "CREATE ROLE {}", quoted(name));
         for (is, word) in [

@@ -62,6 +62,8 @@ pub(crate) struct Changed<'a> {
     pub later: Option<TableVersion>,
     /// Whether it is a view: then the rows as they are stand where a table's have numbers.
     pub is_view: bool,
+    /// What the table is called, as `regclass` reads it; `None` of a view.
+    pub relation: Option<String>,
 }
 
 /// A query that says what is to be done.
@@ -283,7 +285,7 @@ pub(crate) fn bind_proposed_rows(
     let mut relation = binder.behind(definitions, relation, &columns);
     let judged = binder.judgement(conflict, changed, version)?;
     let parameters = binder.settled_parameters(&mut relation);
-    let rows = Bound { relation, columns, parameters, is_transient: true, computed: vec![] };
+    let rows = Bound { relation, columns, parameters, is_transient: true, computed: vec![], objects: vec![] };
     Ok((rows, judged))
 }
 
@@ -424,6 +426,7 @@ fn old_names(mut names: Namespace, changed: &Changed<'_>) -> Result<(Namespace, 
     names.replace_columns(place, columns);
     names.sources[place].number = Some(number.clone());
     names.sources[place].qualifiers.clone_from(&changed.qualifiers);
+    names.sources[place].relation.clone_from(&changed.relation);
     Ok((names, number))
 }
 
@@ -461,7 +464,7 @@ impl Binder<'_> {
         let later = later.map(|later| self.returned_later(later, changed)).transpose()?;
         let parameters = self.settled_parameters(&mut relation);
         let is_transient = self.is_transient.get();
-        let rows = Bound { relation, columns, parameters, is_transient, computed: vec![] };
+        let rows = Bound { relation, columns, parameters, is_transient, computed: vec![], objects: vec![] };
         Ok(BoundChange { rows, returning: changed.returning.map(|_| (returned, computed)), later })
     }
 
@@ -521,7 +524,8 @@ impl Binder<'_> {
         let mut relation = self.behind(definitions, made.relation, &made.columns);
         let parameters = self.settled_parameters(&mut relation);
         let columns = made.columns;
-        let rows = Bound { relation, columns, parameters, is_transient: true, computed: made.computed };
+        let rows =
+            Bound { relation, columns, parameters, is_transient: true, computed: made.computed, objects: vec![] };
         Ok(BoundLater { rows, from })
     }
 
@@ -672,6 +676,7 @@ impl Binder<'_> {
         let withheld = Withheld::of(withheld, &columns);
         let mut names = Namespace::of(Source::new(Some(alias_of(changed)), columns));
         names.sources[0].qualifiers.clone_from(&changed.qualifiers);
+        names.sources[0].relation.clone_from(&changed.relation);
         names.sources[0].withheld = withheld;
         names
     }
@@ -765,7 +770,11 @@ impl Binder<'_> {
         let count = items.len();
         for (place, item) in items.iter_mut().enumerate() {
             let taken = std::mem::replace(&mut item.scalar, Scalar::boolean(false));
-            let scalar = self.typed(taken)?;
+            let mut scalar = self.typed(taken)?;
+            // Clients get the names of objects.
+            if matches!(scalar.sql_type(), SqlType::Oid(_)) {
+                scalar = self.looked_up(scalar, &SqlType::Text, &level)?;
+            }
             unmodified.extend(is_without_modifier(&scalar).then_some(place));
             outputs.push(named(&item.name, scalar, self.numbers, &mut computed));
         }

@@ -10,7 +10,7 @@ use sqlparser::ast::{
 };
 
 use super::functions::{bare_name, written};
-use super::operators::{record, row};
+use super::operators::{Way, record, row};
 use super::scope::{Clause, Level};
 use super::subqueries::subquery_scalar;
 use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
@@ -268,7 +268,7 @@ impl Binder<'_> {
             }
             Expr::Array(array) => {
                 let elements = self.scalars(&array.elem, level)?;
-                self.array(elements)
+                self.array(if array.named { self.with_own_digits(elements)? } else { elements })
             }
             Expr::CompoundFieldAccess { root, access_chain } => self.accessed(root, access_chain, level),
             Expr::Named { expr, .. } => self.scalar(expr, level),
@@ -482,6 +482,25 @@ impl Binder<'_> {
         let column = self.column_for("value", &scalar);
         level.hoisted.borrow_mut().push((column.clone(), scalar));
         Ok(column.scalar())
+    }
+
+    /// Literals of an `ARRAY[…]`, each with the digits behind the point that it is written with. Fails like
+    /// [`cast`](Self::cast).
+    fn with_own_digits(&self, elements: Vec<Scalar>) -> Result<Vec<Scalar>> {
+        let scale = |element: &Scalar| match element.as_constant()?.sql_type {
+            SqlType::Numeric(Some((_, scale))) => Some(scale),
+            SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => Some(0),
+            _ => None,
+        };
+        let is_null = |element: &&Scalar| element.as_constant().is_some_and(Constant::is_null);
+        let scales = elements.iter().filter(|element| !is_null(element)).map(scale).collect::<Option<Vec<_>>>();
+        match scales {
+            Some(scales) if scales.windows(2).any(|pair| pair[0] != pair[1]) => {
+                let elements = elements.into_iter();
+                elements.map(|element| self.cast(element, &SqlType::NUMERIC, Way::Implicit)).collect()
+            }
+            _ => Ok(elements),
+        }
     }
 
     /// ARRAY[…] of elements. Fails with 42804 if they have no common type.

@@ -6,10 +6,10 @@ use std::cell::RefCell;
 
 use diligence_base::{Error, Result};
 use diligence_types::functions::aggregates;
-use sqlparser::ast::{Function, FunctionArg, FunctionArgumentClause, FunctionArguments};
+use sqlparser::ast::{Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments};
 
 use super::Binder;
-use super::aggregates::{Call, is_other_form};
+use super::aggregates::{Call, is_of_nested, is_other_form};
 use super::functions::written;
 use super::scope::Level;
 use super::windows::{ignores_nulls, is_window_function};
@@ -41,7 +41,8 @@ impl Binder<'_> {
             let error = Error::unsupported(format!("an ORDER BY of its own is not supported for {name}"));
             return Err(error.with_code("0A000").with_hint("OVER (… ORDER BY …) says the order of the rows"));
         }
-        if !function.within_group.is_empty() || !is_of_groups && !is_ordered || written(function).is_empty() {
+        let is_framed = is_of_groups || is_ordered || self.has_nested_extremes_of(name, function, level)?;
+        if !function.within_group.is_empty() || !is_framed || written(function).is_empty() {
             return Ok(None);
         }
         if !written(function).iter().all(|argument| matches!(argument, FunctionArg::Unnamed(_))) {
@@ -68,5 +69,20 @@ impl Binder<'_> {
             parts.filter = Some(Scalar::all([is_there].into_iter().chain(parts.filter.take())));
         }
         Ok(parts)
+    }
+}
+
+impl Binder<'_> {
+    /// Whether a call is `min` or `max` of arrays of arrays or of records.
+    fn has_nested_extremes_of(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<bool> {
+        if !matches!(name, "min" | "max") {
+            return Ok(false);
+        }
+        match written(function) {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] => {
+                Ok(is_of_nested(&self.scalar(value, level)?.sql_type()))
+            }
+            _ => Ok(false),
+        }
     }
 }

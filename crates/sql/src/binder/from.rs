@@ -502,6 +502,7 @@ impl Binder<'_> {
                 side.names.has_key(key);
                 side.names.sources[0].number = number;
                 side.names.sources[0].is_table = true;
+                side.names.sources[0].relation = Some(super::table_numbers::written(&parts));
                 Ok(Self::with_file_name(side))
             }
             Named::View { query, columns, made, name, schema } => {

@@ -17,7 +17,7 @@ use sqlparser::ast::{
 
 use super::aggregates::is_other_form;
 use super::fields::SET_FIELD;
-use super::operators::{Way, record, row};
+use super::operators::{Way, dimensions, record, row};
 use super::row_functions::{LISTENING, ROW_FUNCTIONS};
 use super::scope::Level;
 use super::subqueries::{constant_elements, subquery_scalar};
@@ -44,11 +44,6 @@ const OF_ARRAYS: [(&str, usize, &[usize]); 8] = [
     ("array_replace", 3, &[0]),
     ("width_bucket", 2, &[1]),
 ];
-
-/// How deep arrays lie in arrays; 0 for another type.
-fn dimensions(sql_type: &SqlType) -> usize {
-    sql_type.element().map_or(0, |element| 1 + dimensions(element))
-}
 
 /// What DuckDB's users mean by a call that is an error in PostgreSQL whatever its values are, or for all values that
 /// are not the same in both; `None` for others.
@@ -657,8 +652,16 @@ impl Binder<'_> {
                 self.explicit(given, &sql_type.ok_or_else(|| wrong("the name of a type"))?, false)?
             }
             "make_array" | "list_value" => self.array(bound()?)?,
-            "format" | "concat_ws" => match self.variadic_text(name, written(function), level)? {
-                Some(text) => text,
+            "format"
+            | "concat_ws"
+            | "json_extract_path"
+            | "json_extract_path_text"
+            | "jsonb_extract_path"
+            | "jsonb_extract_path_text"
+            | "jsonb_build_array"
+            | "num_nulls"
+            | "num_nonnulls" => match self.variadic_array(name, written(function), level)? {
+                Some(value) => value,
                 None => return Ok(None),
             },
             "between symmetric" => {
@@ -815,10 +818,10 @@ impl Binder<'_> {
 
     /// An array whose elements have a type.
     pub(super) fn typed_array(&self, array: Scalar) -> Result<Scalar> {
-        if array.sql_type().element() == Some(&SqlType::Unknown) {
-            return self.cast(array, &SqlType::array_of(SqlType::Text), Way::Implicit);
+        match array.sql_type() {
+            sql_type @ SqlType::Array(_) if *sql_type.innermost() == SqlType::Unknown => self.typed(array),
+            _ => Ok(array),
         }
-        Ok(array)
     }
 
     /// The columns of an array's elements, and the value that an element is.

@@ -15,7 +15,7 @@ use sqlparser::ast::{
 
 use super::collations::{grouping_key, unlabelled};
 use super::functions::{bare_name, written};
-use super::scope::{Clause, Level};
+use super::scope::{Clause, Level, Tracker};
 use super::select::Item;
 use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
 use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Constant, GroupingSets, Relation, Scalar};
@@ -58,17 +58,25 @@ impl Binder<'_> {
     /// GROUPING(a, b): which of its arguments a row's set leaves out.
     pub(super) fn grouping_call(&self, function: &Function, level: &Level<'_>) -> Result<Scalar> {
         let name = bare_name(function);
-        let arguments = self.arguments(&name, written(function), level)?;
+        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() });
+        let arguments = self.arguments(&name, written(function), level);
+        let tracker = self.trackers.borrow_mut().pop();
+        let arguments = arguments?;
         if arguments.len() > GROUPING_ARGUMENTS_MAX {
             return Err(Error::input("GROUPING must have fewer than 32 arguments").with_code("54023"));
         }
-        if !level.clause.get().has_aggregates() {
-            let message = format!("grouping operations are not allowed in {}", level.clause.get().name());
+        // In a subquery, it may be of the groups of a query around it.
+        let target = level.at(tracker.and_then(|tracker| tracker.innermost).unwrap_or(level.depth));
+        if !target.clause.get().has_aggregates() {
+            let message = format!("grouping operations are not allowed in {}", target.clause.get().name());
             return Err(Error::input(message).with_code("42803"));
         }
         let column = self.numbers.named("grouping", SqlType::Integer, false);
         let scalar = column.scalar();
-        level.groupings.borrow_mut().push(GroupingCall { column, arguments });
+        if target.depth < level.depth {
+            target.read.borrow_mut().insert(column.id);
+        }
+        target.groupings.borrow_mut().push(GroupingCall { column, arguments });
         Ok(scalar)
     }
 

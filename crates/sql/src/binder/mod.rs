@@ -73,6 +73,7 @@ mod sizes;
 mod starred;
 mod subqueries;
 mod subscripts;
+mod table_numbers;
 mod targets;
 mod times;
 mod turned;
@@ -350,6 +351,8 @@ pub(crate) struct Bound {
     pub is_transient: bool,
     /// The places of columns whose digits and characters are no modifiers to clients ([`without_modifiers`]).
     pub computed: Vec<usize>,
+    /// The places of columns with names of objects, and of which types their numbers are.
+    pub objects: Vec<(usize, &'static str)>,
 }
 
 /// Binds a query. Fails with kind `Input` and PostgreSQL's SQLSTATE if it means nothing, `Unsupported` if it means
@@ -360,13 +363,14 @@ pub(crate) fn bind_query(query: &ast::Query, context: &dyn Context) -> Result<Bo
     let parameters = binder.settled_parameters(&mut rows.relation);
     let columns = rows.columns();
     let is_transient = binder.is_transient.get();
-    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed: vec![] })
+    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed: vec![], objects: vec![] })
 }
 
 /// As [`bind_query`], for rows that a client gets: tables and types have their names.
 pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bound> {
     let binder = Binder::new(context);
     let rows = binder.settled(binder.query(query, None, &Withs::default())?)?;
+    let objects = objects::places_of(&rows, query);
     let mut rows = binder.with_names_of_objects(rows)?;
     let parameters = binder.settled_parameters(&mut rows.relation);
     let mut columns = rows.columns();
@@ -377,7 +381,7 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
     let computed = without_modifiers(&rows.relation, &columns);
     add_modifiers(&rows.relation, &mut columns);
     let is_transient = binder.is_transient.get();
-    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed })
+    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed, objects })
 }
 
 /// The type that a name means, of times with its modifier. Fails with 42704 if there is none, 22023 for numbers in its

@@ -3,15 +3,47 @@
 use diligence_base::Result;
 use diligence_types::SqlType;
 use diligence_types::sql_type::OidKind;
+use sqlparser::ast::{Expr, Query, SelectItem, SetExpr};
 
+use super::functions::bare_name;
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace};
-use super::{Binder, Rows, Withs};
+use super::{Binder, Output, Rows, Withs};
 use crate::algebra::{Column, Constant, Limit, Relation, Scalar};
 
 /// Columns of `pg_index` and `pg_proc` that are vectors in PostgreSQL: clients read their numbers with blanks between
 /// them.
 const VECTORS: [&str; 5] = ["indkey", "indoption", "indclass", "indcollation", "proargtypes"];
+
+/// The places of a query's columns that have names in the place of the numbers of objects when clients get them, with
+/// the names of the types that these have: drivers know such columns by their types.
+pub(super) fn places_of(rows: &Rows, query: &Query) -> Vec<(usize, &'static str)> {
+    let typeofs = typeof_places(query, rows.outputs.len());
+    let place = |(place, output): (usize, &Output)| match output.scalar.sql_type() {
+        sql_type @ SqlType::Oid(kind) if kind != OidKind::Oid => Some((place, sql_type.internal_name())),
+        SqlType::Text if typeofs.contains(&place) => Some((place, SqlType::Oid(OidKind::Type).internal_name())),
+        _ => None,
+    };
+    rows.outputs.iter().enumerate().filter_map(place).collect()
+}
+
+/// The places of `pg_typeof(x)` in a SELECT list of so many columns, which is known as a text when it is bound.
+fn typeof_places(query: &Query, columns: usize) -> Vec<usize> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return vec![] };
+    if select.projection.len() != columns {
+        return vec![];
+    }
+    let expression = |item| match item {
+        &(SelectItem::UnnamedExpr(ref expression) | SelectItem::ExprWithAlias { expr: ref expression, .. }) => {
+            Some(expression)
+        }
+        _ => None,
+    };
+    let expressions = select.projection.iter().map(expression).enumerate();
+    let is_typeof =
+        |found: &Option<&Expr>| matches!(found, Some(Expr::Function(call)) if bare_name(call) == "pg_typeof");
+    expressions.filter(|(_, found)| is_typeof(found)).map(|(place, _)| place).collect()
+}
 
 impl Binder<'_> {
     /// The rows of a query with names where they have numbers of tables and types, as PostgreSQL shows them.
@@ -53,7 +85,8 @@ impl Binder<'_> {
             return self.named_call(function, vec![scalar], level);
         }
         // A literal that a function takes as a text is one all the same.
-        if let (SqlType::Oid(kind @ (OidKind::Class | OidKind::Type)), Scalar::Constant(constant)) = (to, &scalar)
+        if let (SqlType::Oid(kind), Scalar::Constant(constant)) = (to, &scalar)
+            && *kind != OidKind::Oid
             && matches!(constant.sql_type.uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
             && let Some(Some(name)) = constant.value.try_as_str()
         {
@@ -69,6 +102,9 @@ impl Binder<'_> {
         let function = match to {
             SqlType::Oid(OidKind::Class) => "to_regclass",
             SqlType::Oid(OidKind::Type) => "to_regtype",
+            SqlType::Oid(OidKind::Namespace) => "regnamespace of name",
+            SqlType::Oid(OidKind::Role) => "regrole of name",
+            SqlType::Oid(OidKind::Procedure) => "to_regproc",
             _ => return Ok(scalar),
         };
         let is_name = match &scalar {

@@ -16,6 +16,18 @@ use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
 
+/// PostgreSQL's functions of arrays of any type.
+const OF_ANY_ARRAYS: [&str; 8] = [
+    "||",
+    "array_append",
+    "array_cat",
+    "array_position",
+    "array_positions",
+    "array_prepend",
+    "array_remove",
+    "array_replace",
+];
+
 /// How a value gets into another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -73,9 +85,9 @@ impl Binder<'_> {
                 self.cast(scalar, to, if way == Way::Implicit { Way::Explicit } else { way })
             }
             // What is known of the parts decides what a constructor's parts become.
-            Scalar::Array { elements, sql_type } if sql_type.element() == Some(&SqlType::Unknown) => {
+            Scalar::Array { elements, sql_type } if *sql_type.innermost() == SqlType::Unknown => {
                 let element = to.element().filter(|element| !has_unknown(element));
-                let element = element.cloned().unwrap_or(SqlType::Text);
+                let element = element.cloned().or_else(|| sql_type.element().map(of_texts)).unwrap_or(SqlType::Text);
                 let to = if has_unknown(to) { &of_texts(to) } else { to };
                 let elements =
                     elements.into_iter().map(|part| self.cast(part, &element, way)).collect::<Result<_>>()?;
@@ -129,6 +141,8 @@ impl Binder<'_> {
     /// CAST. Fails with 42846 if the types know no cast, and where [`cast`](Self::cast) does.
     pub(super) fn explicit(&self, scalar: Scalar, to: &SqlType, is_try: bool) -> Result<Scalar> {
         let from = scalar.sql_type();
+        let with_dimensions = with_dimensions(to, &from);
+        let to = with_dimensions.as_ref().unwrap_or(to);
         // PostgreSQL has no such casts, and DuckDB has.
         if matches!(to, SqlType::Json | SqlType::Jsonb)
             && matches!(from, SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_))
@@ -165,6 +179,13 @@ impl Binder<'_> {
         let is_map = matches!(target.sql_type.base(), SqlType::Map(_));
         let scalar = if is_map && is_empty_map(&scalar) { empty_literal() } else { scalar };
         let (from, to) = (scalar.sql_type(), &target.sql_type.uncollated());
+        if let Some(held) = with_dimensions(to, &from) {
+            let count = dimensions(&held);
+            let message =
+                format!("an array of {count} dimensions does not fit into \"{}\", which has fewer", target.name);
+            let hint = format!("declare it as {}{}", held.innermost(), "[]".repeat(count));
+            return Err(Error::unsupported(message).with_code("0A000").with_hint(hint));
+        }
         if !is_assignable(&from, to) {
             let (to, from) = (told(to), told(&from));
             let message = format!("column \"{}\" is of type {to} but expression is of type {from}", target.name);
@@ -216,7 +237,7 @@ impl Binder<'_> {
 
     /// A function of a name. Fails with 42883 if no overload takes the arguments, 42725 if several do.
     pub(super) fn call(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
-        let arguments = self.decided_arrays(arguments)?;
+        let arguments = self.decided_arrays(name, arguments)?;
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         let (call, arguments) = match resolve_scalar(name, &candidates) {
             Ok(call) => (call, arguments),
@@ -253,12 +274,12 @@ impl Binder<'_> {
     }
 
     /// Arguments of which some are arrays, and none says what is in them: these are arrays of texts, as in PostgreSQL.
-    fn decided_arrays(&self, arguments: Vec<Scalar>) -> Result<Vec<Scalar>> {
-        if !arguments.iter().all(|argument| has_unknown(&argument.sql_type())) {
-            return Ok(arguments);
-        }
+    /// So are literals in an array, for its functions of any arrays: `ARRAY['1'] || 2` is refused.
+    fn decided_arrays(&self, name: &str, arguments: Vec<Scalar>) -> Result<Vec<Scalar>> {
+        let is_for_all = arguments.iter().all(|argument| has_unknown(&argument.sql_type()));
+        let is_for_literals = OF_ANY_ARRAYS.contains(&name);
         let decided = |argument: Scalar| match argument.sql_type() {
-            SqlType::Array(_) => self.typed(argument),
+            SqlType::Array(_) if is_for_all || is_for_literals && has_literal(&argument) => self.typed(argument),
             _ => Ok(argument),
         };
         arguments.into_iter().map(decided).collect()
@@ -633,6 +654,30 @@ pub(super) fn of_texts(sql_type: &SqlType) -> SqlType {
         }
         SqlType::Unknown => SqlType::Text,
         other => other.clone(),
+    }
+}
+
+/// An array's type with as many dimensions as another has, if those are more: PostgreSQL's arrays have any number of
+/// them, whatever their type says.
+fn with_dimensions(to: &SqlType, from: &SqlType) -> Option<SqlType> {
+    let (wanted, there) = (dimensions(to), dimensions(from));
+    let is_deeper = 0 < wanted && wanted < there;
+    is_deeper.then(|| (0..there).fold(to.innermost().clone(), |inner, _| SqlType::array_of(inner)))
+}
+
+/// How many dimensions an array has; 0 of what is none.
+pub(super) fn dimensions(sql_type: &SqlType) -> usize {
+    sql_type.element().map_or(0, |element| 1 + dimensions(element))
+}
+
+/// Whether a literal that is not NULL stands in an array of which nothing says what is in it.
+fn has_literal(scalar: &Scalar) -> bool {
+    match scalar {
+        Scalar::Array { elements, sql_type } => {
+            *sql_type.innermost() == SqlType::Unknown && elements.iter().any(has_literal)
+        }
+        Scalar::Constant(constant) => constant.sql_type == SqlType::Unknown && !constant.is_null(),
+        _ => false,
     }
 }
 

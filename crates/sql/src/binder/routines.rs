@@ -17,8 +17,9 @@ use sqlparser::ast::{
 
 use super::folds::is_fold;
 use super::functions::{bare_name, written};
+use super::operators::dimensions;
 use super::scope::{Clause, Level, Namespace, Withs};
-use super::{Binder, Context, Named, Output, Rows, normalized};
+use super::{Binder, Context, Named, Output, Rows, normalized, unsupported};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
 use crate::parse::WHOLE_ROW;
 use crate::procedural::{Block, Gives, Procedure, check};
@@ -133,7 +134,7 @@ impl Binder<'_> {
     ) -> Result<Scalar> {
         let mut bound = Vec::with_capacity(arguments.len());
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
-            bound.push(self.typed_scalar(&parameter.cast(argument), level)?);
+            bound.push(self.argument_held(parameter, argument, level)?);
         }
         self.is_transient.set(true);
         refuse_trigger(definition)?;
@@ -204,6 +205,18 @@ impl Binder<'_> {
         columns.collect()
     }
 
+    /// An argument that is held in the type that the parameter says. Fails with 0A000 for an array of more dimensions.
+    fn argument_held(&self, parameter: &RoutineParameter, argument: &Expr, level: &Level<'_>) -> Result<Scalar> {
+        let value = self.typed_scalar(&parameter.cast(argument), level)?;
+        if let Some(data_type) = &parameter.data_type
+            && dimensions(&value.sql_type()) > dimensions(&self.sql_type(data_type)?)
+        {
+            let message = "an array of several dimensions as the argument of a function that is no query";
+            return Err(unsupported(message).with_hint("pass its elements, or a json value"));
+        }
+        Ok(value)
+    }
+
     /// A call of a function that a process computes.
     fn program(
         &self,
@@ -216,7 +229,7 @@ impl Binder<'_> {
         let mut bound = Vec::with_capacity(arguments.len());
         for ((argument, parameter), (_, carried)) in arguments.iter().zip(&definition.parameters).zip(&call.parameters)
         {
-            let argument = self.typed_scalar(&parameter.cast(argument), level)?;
+            let argument = self.argument_held(parameter, argument, level)?;
             bound.push(match carried.has_parts() {
                 true => self.explicit(argument, &carried.sql_type, false)?,
                 false => argument.cast(carried.sql_type.clone(), true),

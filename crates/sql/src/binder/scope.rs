@@ -55,6 +55,8 @@ pub(super) struct Source {
     pub xmax: Option<Scalar>,
     /// Whether it is a table.
     pub is_table: bool,
+    /// What a table is called, as `regclass` reads it.
+    pub relation: Option<String>,
     /// What of it may not be read.
     pub withheld: Withheld,
 }
@@ -107,8 +109,18 @@ impl Source {
             number: None,
             xmax: None,
             is_table: false,
+            relation: None,
             withheld: Withheld::default(),
         }
+    }
+
+    /// A value of its rows, which is NULL in those that an outer join made up.
+    pub(super) fn where_it_is(&self, value: Scalar) -> Scalar {
+        let Some(marker) = &self.marker else { return value };
+        self.is_marker_used.set(true);
+        let is_there = Scalar::IsNull(Box::new(marker.scalar())).negate();
+        let sql_type = value.sql_type();
+        Scalar::Case { arms: vec![(is_there, value)], otherwise: None, sql_type }
     }
 
     /// The columns that `*` stands for.
@@ -421,7 +433,7 @@ impl Namespace {
     }
 
     /// The sources that names find.
-    fn reached(&self) -> impl Iterator<Item = &Source> {
+    pub(super) fn reached(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().filter(|source| !source.is_out_of_reach.get())
     }
 
@@ -574,6 +586,14 @@ impl Withs<'_> {
         let found = self.entries.borrow().get(name).cloned();
         found.or_else(|| self.outer.and_then(|outer| outer.find(name)))
     }
+
+    /// The recursive queries whose recursive terms are being bound, each with how often it was read so far.
+    pub(super) fn recursions(&self) -> Vec<(String, usize)> {
+        let entries = self.entries.borrow();
+        let own = entries.iter().filter(|(_, entry)| entry.is_recursion);
+        let own = own.map(|(name, entry)| (name.clone(), entry.reads.get()));
+        own.chain(self.outer.into_iter().flat_map(Withs::recursions)).collect()
+    }
 }
 
 impl Binder<'_> {
@@ -676,6 +696,9 @@ impl Binder<'_> {
         if let Some(found) = alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)) {
             return Ok(Some(found));
         }
+        if let Some(number) = self.table_number(name, level)? {
+            return Ok(Some(number));
+        }
         if name.value.eq_ignore_ascii_case(XMAX) {
             return Ok(level.names.sources.iter().find_map(|source| source.xmax.clone()));
         }
@@ -724,14 +747,7 @@ impl Binder<'_> {
         let sql_type = SqlType::Record(RecordType::row(source.columns.iter().map(field).collect()));
         let record =
             Scalar::Record { fields: source.columns.iter().map(Column::scalar).collect(), sql_type: sql_type.clone() };
-        Some(match &source.marker {
-            None => record,
-            Some(marker) => {
-                source.is_marker_used.set(true);
-                let is_there = Scalar::IsNull(Box::new(marker.scalar())).negate();
-                Scalar::Case { arms: vec![(is_there, record)], otherwise: None, sql_type }
-            }
-        })
+        Some(source.where_it_is(record))
     }
 
     /// What names with dots between them mean: `table.column`, `schema.table.column`, `column.field`, and further
@@ -762,6 +778,9 @@ impl Binder<'_> {
                 Found::Nothing => {
                     if is_number_name(name) {
                         self.context.misses_row_numbers();
+                    }
+                    if let Some(number) = self.number_of_table(source, name) {
+                        return Ok(number);
                     }
                     if let Some(value) = self.field_by_function(&names[..length], name, level)? {
                         return Ok(value);

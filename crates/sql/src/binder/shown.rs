@@ -11,6 +11,10 @@ use crate::algebra::{Constant, Relation, Scalar};
 use crate::external::OptionValue;
 use crate::quoting::literal;
 
+/// A default as DuckDB shows it: literals without types.
+const DEFAULT: &str = "regexp_replace(regexp_replace(pg_get_expr(d.adbin, d.adrelid), \
+                       '^''(-[0-9.]+)''::[^'']*$', '\\1'), '^(''.*'')::[^'']*$', '\\1')";
+
 /// A table's columns with their defaults and whether they are in its primary key, for a table's oid.
 const COLUMNS: &str = "FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
      LEFT JOIN pg_constraint p ON p.conrelid = a.attrelid AND p.contype = 'p' WHERE a.attnum > 0 \
@@ -105,14 +109,14 @@ pub(super) fn query_of(name: &str, arguments: &[FunctionArg]) -> Result<Option<S
         "pragma_table_info" => format!(
             "SELECT (a.attnum - 1)::integer AS cid, a.attname::text AS name, \
              format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS \"notnull\", \
-             pg_get_expr(d.adbin, d.adrelid) AS dflt_value, coalesce(p.conkey @> ARRAY[a.attnum], false) AS pk \
+             {DEFAULT} AS dflt_value, coalesce(p.conkey @> ARRAY[a.attnum], false) AS pk \
              {COLUMNS}'{table}'::regclass::oid ORDER BY a.attnum"
         ),
         _ => format!(
             "SELECT a.attname::text AS column_name, format_type(a.atttypid, a.atttypmod) AS column_type, \
              CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS \"null\", \
              CASE WHEN p.conkey @> ARRAY[a.attnum] THEN 'PRI' END AS key, \
-             pg_get_expr(d.adbin, d.adrelid) AS \"default\", NULL::text AS extra \
+             {DEFAULT} AS \"default\", NULL::text AS extra \
              {COLUMNS}'{table}'::regclass::oid ORDER BY a.attnum"
         ),
     }))

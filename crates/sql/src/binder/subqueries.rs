@@ -20,9 +20,18 @@ impl Binder<'_> {
         self.settled(rows)
     }
 
-    /// The rows of a subquery that must have one column. Fails with 42601 if it has more.
+    /// The rows of a subquery that must have one column. Fails with 42601 if it has more, and with 42P19 if it reads
+    /// the recursive query whose recursive term it stands in.
     pub(super) fn one_column(&self, query: &Query, level: &Level<'_>) -> Result<Rows> {
+        let before = level.withs.recursions();
         let rows = self.subquery(query, level)?;
+        if !before.is_empty() {
+            let after = level.withs.recursions();
+            if let Some((name, _)) = after.iter().find(|recursion| !before.contains(recursion)) {
+                let message = format!("recursive reference to query \"{name}\" must not appear within a subquery");
+                return Err(placed(Error::input(message).with_code("42P19"), || place(query)));
+            }
+        }
         if rows.outputs.len() != 1 {
             let error = match rows.outputs.len() {
                 0 => Error::input("a subquery whose value is used needs a column")

@@ -607,7 +607,14 @@ impl Binder<'_> {
                     }
                 }
                 key.scalar = self.cast(taken, &SqlType::BigInt, Way::Implicit)?;
-                each(distances, &|scalar| constant_in(self.cast(scalar, &SqlType::BigInt, Way::Implicit)?))
+                each(distances, &|scalar| {
+                    // A literal is one of the key's type.
+                    let scalar = match scalar.sql_type() {
+                        SqlType::Unknown => constant_in(self.cast(scalar, &from, Way::Implicit)?)?,
+                        _ => scalar,
+                    };
+                    constant_in(self.cast(scalar, &SqlType::BigInt, Way::Implicit)?)
+                })
             }
             SqlType::Real | SqlType::Double => {
                 key.scalar = self.cast(taken, &SqlType::Double, Way::Implicit)?;

@@ -11,7 +11,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::authority::Subject;
 use diligence_catalog::privileges::OWNER;
-use diligence_catalog::rules::shown_default;
+use diligence_catalog::shown_default;
 use diligence_catalog::types::is_computed;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA,
@@ -259,7 +259,8 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
             "is_updatable": if is_memory { "YES" } else { "NO" },
         };
         if let Some(default) = defaults.get(field.name()) {
-            row.insert("column_default", shown_default(&default.to_string()).into());
+            let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+            row.insert("column_default", shown_default(&default.to_string(), &sql_type).into());
         }
         if let Resolved::Object(object) = relation
             && let Relation::Native(table) = &object.relation

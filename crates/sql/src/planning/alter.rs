@@ -350,6 +350,7 @@ impl Around<'_> {
             with: None,
             later: None,
             is_view: false,
+            relation: None,
         };
         let given = Given::Places(given);
         let bound = binder::bind_new_rows(Some(&query), &given, Overriding::System, None, &changed, self)?;

@@ -12,7 +12,7 @@ use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::Privilege;
 use diligence_catalog::rules::{Key, KeyKind, TableRules};
-use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved, Trigger};
+use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, RelationName, Resolved, Trigger};
 use diligence_storage::Table;
 use sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, Expr, Ident, MergeAction, MergeClauseKind, MergeInsertKind, ObjectName,
@@ -29,6 +29,7 @@ use crate::binder::{
     NewValue, Overriding, Target,
 };
 use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING, OVERRIDING, OVERRIDING_USER};
+use crate::quoting::quoted;
 use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 use crate::write::triggers::Operation;
@@ -106,7 +107,10 @@ impl ChangedTable {
         let Self { alias, targets, conditions, .. } = self;
         let is_changed = self.triggers.iter().any(|trigger| operations.iter().any(|one| one.is_meant_by(trigger)));
         let later = returning.filter(|_| is_changed || self.is_view).map(|_| self.version);
-        Changed { alias, qualifiers, targets, checks: conditions, returning, with, later, is_view: self.is_view }
+        let RelationName { schema, name } = &self.object.name;
+        let relation = (!self.is_view).then(|| format!("{}.{}", quoted(schema), quoted(name)));
+        let is_view = self.is_view;
+        Changed { alias, qualifiers, targets, checks: conditions, returning, with, later, is_view, relation }
     }
 
     /// Whether triggers see rows before this is done with them.

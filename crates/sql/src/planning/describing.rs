@@ -154,7 +154,7 @@ impl Around<'_> {
         let names = ["column_name", "column_type", "null", "key", "default", "extra"];
         let columns = names.map(|name| self.numbers.named(name, SqlType::Text, true)).to_vec();
         let relation = Relation::Values { columns: columns.clone(), rows };
-        let (parameters, computed) = (vec![], vec![]);
-        BoundStatement::Query(Bound { relation, columns, parameters, is_transient: true, computed })
+        let (parameters, computed, objects) = (vec![], vec![], vec![]);
+        BoundStatement::Query(Bound { relation, columns, parameters, is_transient: true, computed, objects })
     }
 }

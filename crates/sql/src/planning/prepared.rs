@@ -16,7 +16,7 @@ use crate::algebra::{Constant, Scalar};
 use crate::binder;
 use crate::errors;
 use crate::lowering::{self, LoweringOptions};
-use crate::parse::{Parsed, SyntaxTree, with_stack};
+use crate::parse::{self, EXECUTED, Parsed, SyntaxTree, parts_of, with_stack};
 use crate::procedural;
 use crate::statement::{Command, Statement};
 use crate::walking::each_expression_mut;
@@ -115,11 +115,7 @@ impl Around<'_> {
             let types = Around::new(self.planner, self.at, self.names, types).without_rows();
             let bound = types.bind(&statement.statement, &statement)?;
             let wanted = parameters_of(&bound);
-            if given.len() != wanted.len() {
-                let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-                let hint = format!("expected {} parameters, found {}", wanted.len(), given.len());
-                return Err(Error::input(message).with_code("42601").with_hint(hint));
-            }
+            refuse_other_number(&name, given.len(), wanted.len())?;
             let values = given.iter().zip(&wanted).enumerate().map(|(index, (value, sql_type))| {
                 self.value(value, sql_type).map_err(|error| error.context(format!("EXECUTE {name}, ${}", index + 1)))
             });
@@ -137,6 +133,46 @@ impl Around<'_> {
                 Planned::Query(query, _) => Ok(Statement::Query(query.as_ref().clone())),
                 Planned::Other(statement) => Ok(*statement),
             }
+        })
+    }
+
+    /// `CREATE TABLE … AS EXECUTE p(…)` with the query of the prepared statement, whose parameters are these values;
+    /// `None` of others. Fails with 42809 if it is no query, and as EXECUTE does.
+    pub(super) fn with_executed(&self, create: &ast::CreateTable) -> Result<Option<ast::CreateTable>> {
+        let Some((name, given)) = create.query.as_deref().and_then(executed) else { return Ok(None) };
+        let Prepared { types, names, statement, .. } = {
+            let prepared = self.planner.prepared.lock();
+            prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
+        };
+        let given = in_order(given, &names)?;
+        let mut query = match &statement.statement {
+            SyntaxTree::Statement(inner) => match inner.as_ref() {
+                ast::Statement::Query(query) => query.clone(),
+                _ => return Err(Error::input("prepared statement is not a SELECT").with_code("42809")),
+            },
+            _ => return Err(Error::input("prepared statement is not a SELECT").with_code("42809")),
+        };
+        with_stack(statement.depth, || {
+            let around = Around::new(self.planner, self.at, self.names, types).without_rows();
+            let wanted = parameters_of(&around.bind(&statement.statement, &statement)?);
+            refuse_other_number(&name, given.len(), wanted.len())?;
+            let value = |(value, sql_type): (&&ast::Expr, &SqlType)| {
+                binder::refuse_queries(value, "EXECUTE parameter")?;
+                parse::expression(&format!("CAST(({value}) AS {sql_type})"))
+            };
+            let values = given.iter().zip(&wanted).map(value).collect::<Result<Vec<_>>>()?;
+            let done = each_expression_mut(&mut query, |expression| {
+                if let ast::Expr::Value(value) = expression
+                    && let ast::Value::Placeholder(parameter) = &value.value
+                    && let Some(number) = procedural::number_of(parameter)
+                    && let Some(value) = number.checked_sub(1).and_then(|place| values.get(place))
+                {
+                    *expression = value.clone();
+                }
+                ControlFlow::Continue(())
+            });
+            debug_assert!(done.is_continue());
+            Ok(Some(ast::CreateTable { query: Some(query), ..create.clone() }))
         })
     }
 
@@ -161,6 +197,34 @@ impl Around<'_> {
             known => known,
         }
     }
+}
+
+/// Fails with 42601 if EXECUTE gives another number of values than there are parameters.
+fn refuse_other_number(name: &str, given: usize, wanted: usize) -> Result<()> {
+    if given == wanted {
+        return Ok(());
+    }
+    let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+    let hint = format!("expected {wanted} parameters, found {given}");
+    Err(Error::input(message).with_code("42601").with_hint(hint))
+}
+
+/// The name of the prepared statement that EXECUTE in the place of a query runs, and the values that it gives.
+fn executed(query: &ast::Query) -> Option<(String, Vec<&ast::Expr>)> {
+    let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [from] = select.from.as_slice() else { return None };
+    let ast::TableFactor::Table { name, args: Some(arguments), .. } = &from.relation else { return None };
+    if parts_of(name)? != [EXECUTED] {
+        return None;
+    }
+    let value = |argument| match argument {
+        &ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ref value)) => Some(value),
+        _ => None,
+    };
+    let mut values = arguments.args.iter().map(value);
+    let ast::Expr::Value(prepared) = values.next()?? else { return None };
+    let ast::Value::SingleQuotedString(prepared) = &prepared.value else { return None };
+    Some((prepared.clone(), values.collect::<Option<Vec<_>>>()?))
 }
 
 /// The types of a statement's parameters.

@@ -261,7 +261,10 @@ impl Around<'_> {
             ast::Statement::Insert(insert) => self.insert(insert, None),
             ast::Statement::CreateTable(create) => match domains::domain_name(&create.name) {
                 Some(name) => other(self.create_domain(&name, create)?),
-                None => self.create_table(create),
+                None => match self.with_executed(create)? {
+                    Some(create) => self.create_table(&create),
+                    None => self.create_table(create),
+                },
             },
             ast::Statement::CreateView(create) if create.materialized => self.create_materialized(create),
             ast::Statement::Call(call) if materialized::is_refresh(call) => self.refresh(call),

@@ -72,7 +72,7 @@ pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SE
 pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::pivots::PIVOT_VALUE;
 pub(crate) use self::procedures::{DO, PROCEDURE};
-pub(crate) use self::queries::{EMPTY_SET, GROUPING_SETS, LIMIT_PERCENT, VARIADIC_ARRAY};
+pub(crate) use self::queries::{EMPTY_SET, EXECUTED, GROUPING_SETS, LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::refused::{PREPARED, REFUSED};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 pub(crate) use self::rows::WHOLE_ROW;
@@ -319,6 +319,7 @@ impl<'a> Text<'a> {
             Keyword::FOREIGN if self.is(at + 1, "KEY") => self.set_by_deletion(at),
             Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
+            Keyword::EXECUTE => self.executed(at),
             // Names, unless something of the past is asked for.
             Keyword::AT | Keyword::BEFORE | Keyword::CHANGES if level.in_from && !self.is_of_past(at) => {
                 let name = self.token(at).to_string().to_lowercase();

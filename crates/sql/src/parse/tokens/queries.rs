@@ -19,7 +19,34 @@ pub(crate) const EMPTY_SET: &str = "empty grouping set";
 /// VARIADIC in front of an array, as the parser's tree has it: a call.
 pub(crate) const VARIADIC_ARRAY: &str = "variadic array";
 
+/// EXECUTE in the place of a query, as the parser's tree has it: a function in FROM, whose first argument is the name
+/// of the prepared statement.
+pub(crate) const EXECUTED: &str = "execute prepared";
+
 impl Text<'_> {
+    /// `CREATE TABLE t AS EXECUTE p(1)`: `CREATE TABLE t AS SELECT * FROM "execute prepared"('p', 1)`.
+    pub(super) fn executed(&mut self, at: usize) {
+        let is_of_table = (self.begin + 1..at).take(4).any(|kind| self.is(kind, "TABLE"));
+        let Token::Word(name) = self.token(at + 1) else { return };
+        if self.statement != Keyword::CREATE || !is_of_table || !self.follows(at, &["AS"]) {
+            return;
+        }
+        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+        self.replace(at, [word("SELECT"), Token::Mul, word("FROM")]);
+        let call = [quoted(EXECUTED), Token::LParen, Token::SingleQuotedString(name)];
+        match (self.token(at + 2), self.token(at + 3)) {
+            (Token::LParen, Token::RParen) => {
+                self.replace(at + 1, call);
+                self.drop(at + 2..at + 3);
+            }
+            (Token::LParen, _) => {
+                self.replace(at + 1, call);
+                self.replace(at + 2, [Token::Comma]);
+            }
+            _ => self.replace(at + 1, call.into_iter().chain([Token::RParen])),
+        }
+    }
+
     /// Whether a parenthesis has the parameters of a function that a statement makes, drops or alters.
     fn declares_parameters(&self, opened: usize) -> bool {
         if !matches!(self.statement, Keyword::CREATE | Keyword::DROP | Keyword::ALTER) {

@@ -10,7 +10,7 @@ use diligence_catalog::rights::DENIED;
 use diligence_catalog::{CATALOG_NAME, Object, RelationName, Resolved, no_schema};
 use sqlparser::ast;
 
-use super::roles::change;
+use super::roles::{change, refuse_without_effect};
 use super::words::Words;
 use crate::parse;
 use crate::planning::around::Around;
@@ -142,6 +142,9 @@ impl Around<'_> {
         }
         let _ = words.take(&["cascade"]) || words.take(&["restrict"]);
         words.end()?;
+        if is_grant {
+            roles.iter().try_for_each(|role| refuse_without_effect(role))?;
+        }
         let membership = match is_grant {
             true => RoleChange::Join { roles: roles.clone(), members: members.clone(), is_admin },
             false => RoleChange::Leave { roles: roles.clone(), members: members.clone(), only_admin },

@@ -15,7 +15,7 @@ mod roles;
 mod words;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::PUBLIC;
+use diligence_catalog::authority::{PUBLIC, predefined_role};
 use diligence_catalog::privileges::OWNER;
 use sqlparser::ast;
 
@@ -141,10 +141,12 @@ impl Around<'_> {
 
     fn is_role(&self, name: &str) -> bool {
         let snapshot = &self.at.snapshot;
-        name == OWNER || snapshot.catalog.authority().roles().contains_key(name) || snapshot.users().contains_key(name)
+        let is_made = snapshot.catalog.authority().roles().contains_key(name) || snapshot.users().contains_key(name);
+        name == OWNER || is_made || predefined_role(name).is_some()
     }
 
-    /// Users of the server's file become roles of the catalog, too, where it has to remember something of them.
+    /// Users of the server's file and predefined roles become roles of the catalog, too, where it has to remember
+    /// something of them.
     fn with_entries(&self, names: &[String], command: Command, tag: &'static str) -> Command {
         let roles = self.at.snapshot.catalog.authority().roles();
         let missing = names.iter().filter(|name| *name != OWNER && !roles.contains_key(*name));

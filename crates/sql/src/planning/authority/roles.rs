@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion_common::ScalarValue;
 use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::{Membership, RoleChange, RoleDefinition, Speaker};
+use diligence_catalog::authority::{Membership, RoleChange, RoleDefinition, Speaker, predefined_role};
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::rights::DENIED;
 
@@ -71,8 +71,9 @@ impl Around<'_> {
             let membership = Membership { grantor: grantor.clone(), is_admin: false };
             definition.member_of.insert(of.clone(), membership);
         }
+        members.of.iter().try_for_each(|role| refuse_without_effect(role))?;
         let create = RoleChange::Create { name, definition, members: members.of_it };
-        Ok(Statement::Command(change(create, "CREATE ROLE")))
+        Ok(Statement::Command(self.with_entries(&members.of, change(create, "CREATE ROLE"), "CREATE ROLE")))
     }
 
     /// The attributes of a role, up to the end.
@@ -142,6 +143,9 @@ impl Around<'_> {
         if name == OWNER {
             let error = Error::unsupported(format!("the role \"{OWNER}\" cannot be altered")).with_code("0A000");
             return Err(error.with_hint("it stands for whoever runs the database"));
+        }
+        if predefined_role(&name).is_some() {
+            return Err(reserved(&name));
         }
         let by = self.speaker();
         let authority = self.at.snapshot.catalog.authority();
@@ -268,8 +272,8 @@ impl Around<'_> {
             if *name == self.planner.session_user() {
                 return Err(Error::input("session user cannot be dropped").with_code("55006"));
             }
-            if *name == OWNER {
-                let message = format!("cannot drop role {OWNER} because it is required by the database system");
+            if *name == OWNER || predefined_role(name).is_some() {
+                let message = format!("cannot drop role {name} because it is required by the database system");
                 return Err(Error::input(message).with_code("2BP01"));
             }
             if roles.get(name).is_some_and(|role| role.is_superuser) && !by.is_superuser {
@@ -288,10 +292,25 @@ fn of_file(name: &str) -> Error {
     error.with_hint("what that says of a user is changed there")
 }
 
+fn reserved(name: &str) -> Error {
+    Error::input(format!("role name \"{name}\" is reserved")).with_code("42939")
+}
+
+/// Fails with 0A000 for a predefined role that nobody can become a member of.
+pub(super) fn refuse_without_effect(role: &str) -> Result<()> {
+    match predefined_role(role).and_then(|role| role.refused) {
+        Some(reason) => {
+            let error = Error::unsupported(format!("role \"{role}\" cannot be granted")).with_code("0A000");
+            Err(error.with_hint(reason))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Fails with 42939 for names that are nobody's.
 fn check_name(name: &str, is_quoted: bool) -> Result<()> {
     if name == "public" || name == "none" || name.starts_with("pg_") {
-        return Err(Error::input(format!("role name \"{name}\" is reserved")).with_code("42939"));
+        return Err(reserved(name));
     }
     if !is_quoted && ["current_user", "session_user", "current_role"].contains(&name) {
         return Err(

@@ -87,6 +87,8 @@ struct Writer {
 enum Kind {
     /// The text is JSON.
     Plain(StringViewArray),
+    /// The text is JSON, unless it is NaN or an infinity, which stand between quotes.
+    Number(StringViewArray),
     /// The text stands between quotes.
     Quoted(StringViewArray),
     Boolean(arrow::array::BooleanArray),
@@ -101,21 +103,14 @@ impl Writer {
         let wrong = || Error::bug(format!("{} is not how {sql_type} is held", array.data_type()));
         let kind = match sql_type {
             SqlType::Boolean => Kind::Boolean(array.as_boolean_opt().ok_or_else(wrong)?.clone()),
+            SqlType::Numeric(_) => Kind::Number(texts_of(array, sql_type, zone)?),
             SqlType::SmallInt
             | SqlType::Integer
             | SqlType::BigInt
-            | SqlType::Numeric(_)
             | SqlType::Oid(_)
             | SqlType::Json
             | SqlType::Jsonb => Kind::Plain(texts_of(array, sql_type, zone)?),
-            SqlType::Real | SqlType::Double => {
-                let texts = texts_of(array, sql_type, zone)?;
-                // NaN and the infinities are no numbers of JSON.
-                match texts.iter().flatten().any(|text| text.ends_with(['N', 'y'])) {
-                    true => Kind::Quoted(texts),
-                    false => Kind::Plain(texts),
-                }
-            }
+            SqlType::Real | SqlType::Double => Kind::Number(texts_of(array, sql_type, zone)?),
             SqlType::Array(element) => {
                 let list = array.as_list_opt::<i32>().ok_or_else(wrong)?.clone();
                 let values = Self::new(list.values(), element, zone, 1)?;
@@ -157,6 +152,10 @@ impl Writer {
         }
         match &self.kind {
             Kind::Plain(texts) => out.push_str(texts.value(row)),
+            Kind::Number(texts) => match texts.value(row) {
+                text if text.ends_with(['N', 'y']) => write_text(out, text),
+                text => out.push_str(text),
+            },
             Kind::Quoted(texts) => write_text(out, texts.value(row)),
             Kind::Boolean(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
             Kind::List(list, values) => {
