@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{SortOptions, take};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::{Result, exec_datafusion_err};
 
 use super::super::columns::{Read, Write};
@@ -47,6 +47,8 @@ pub(super) struct Stretches<'a> {
     pub arguments: &'a [ArrayRef],
     /// The keys of the order, for functions that compare them.
     pub keys: &'a [ArrayRef],
+    /// For how many rows each stands, if not for itself.
+    pub numbers: Option<&'a ArrayRef>,
     /// Behind the last row of each group.
     pub ends: &'a [usize],
 }
@@ -214,15 +216,18 @@ fn texts(rows: &Stretches<'_>, returns: &DataType) -> Result<ArrayRef> {
 fn modes(rows: &Stretches<'_>) -> Result<ArrayRef> {
     let [key] = rows.keys else { return Err(exec_datafusion_err!("mode has one order")) };
     let compare = make_comparator(key, key, SortOptions::default())?;
+    let numbers = rows.numbers.and_then(|numbers| numbers.as_primitive_opt::<Int64Type>());
+    let number = |row: usize| numbers.map_or(1, |numbers| numbers.value(row));
     let places = rows.ranges().map(|range| {
         let (mut best, mut most) = (None, 0);
-        let mut begin = range.start;
+        let (mut begin, mut count) = (range.start, 0);
         for row in range.clone() {
+            count += number(row);
             if row + 1 == range.end || compare(row, row + 1).is_ne() {
-                if row + 1 - begin > most {
-                    (best, most) = (Some(begin as u32), row + 1 - begin);
+                if count > most {
+                    (best, most) = (Some(begin as u32), count);
                 }
-                begin = row + 1;
+                (begin, count) = (row + 1, 0);
             }
         }
         best
@@ -252,7 +257,6 @@ fn deviations(rows: &Stretches<'_>, returns: &DataType, is_sample: bool, is_root
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int64Array, StringViewArray};
-    use arrow::datatypes::Int64Type;
 
     use super::*;
 
@@ -261,7 +265,7 @@ mod tests {
         let values: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "b", "B", "c", "C", "d"]));
         let keys: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 2, 3, 3, 4]));
         let (arguments, keys) = ([values], [keys]);
-        let rows = Stretches { arguments: &arguments, keys: &keys, ends: &[6, 6] };
+        let rows = Stretches { arguments: &arguments, keys: &keys, numbers: None, ends: &[6, 6] };
         let modes = RowsFunction::Mode.values(&rows, &DataType::Utf8View).unwrap();
         assert_eq!(modes.as_string_view().iter().collect::<Vec<_>>(), [Some("b"), None]);
     }
@@ -274,7 +278,7 @@ mod tests {
         let message = |rows: Vec<Option<Vec<Option<i64>>>>| {
             let (ends, arguments) = ([rows.len()], [arrays(rows)]);
             let field = Arc::new(arrow::datatypes::Field::new("item", arguments[0].data_type().clone(), true));
-            let rows = Stretches { arguments: &arguments, keys: &[], ends: &ends };
+            let rows = Stretches { arguments: &arguments, keys: &[], numbers: None, ends: &ends };
             RowsFunction::ArrayAgg
                 .values(&rows, &DataType::List(field))
                 .map_or_else(|error| error.to_string(), |_| "fits".into())

@@ -11,15 +11,19 @@
 //!   values    one of each group's stretch of arguments      of_rows.rs, or an accumulator of the function
 //! ```
 //!
-//! States are lists of such rows, so they can be merged, and go to temp space, like those of any other aggregate.
+//! States are lists of such rows, so they can be merged, and go to temp space, like those of any other aggregate. Of rows
+//! that count once, or of which only the number counts (`mode`), repetitions are left out from time to time: many rows
+//! of few values take little memory. The number is then one more column of the rows.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StructArray, UInt32Array, new_empty_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, StructArray, UInt32Array, new_empty_array,
+};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{SortOptions, concat, filter, take};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, Schema};
 use datafusion_common::{Result, ScalarValue, exec_datafusion_err};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::AggregateOrderSensitivity;
@@ -40,6 +44,13 @@ pub enum Computed {
     Function(RowsFunction),
     /// An aggregate that takes rows in any order, one after the other.
     Aggregate(Arc<AggregateUDF>),
+}
+
+impl Computed {
+    /// Whether it only matters how many rows have a key.
+    fn counts_rows(&self) -> bool {
+        matches!(self, Self::Function(RowsFunction::Mode))
+    }
 }
 
 /// An aggregate of a group's rows in an order, or each once. Its arguments are those of the function, and behind them
@@ -158,7 +169,7 @@ impl AggregateUDFImpl for Rows {
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        let rows = DataType::List(row_field(&self.types));
+        let rows = DataType::List(row_field(&self.row_types()));
         Ok(vec![Arc::new(Field::new(format!("{}[rows]", arguments.name), rows, true))])
     }
 
@@ -183,6 +194,12 @@ impl Rows {
         !self.keys.is_empty()
     }
 
+    /// The types of a row's columns.
+    fn row_types(&self) -> Vec<DataType> {
+        let number = self.computed.counts_rows().then_some(DataType::Int64);
+        self.types.iter().cloned().chain(number).collect()
+    }
+
     fn share(&self) -> Arc<Shared> {
         Arc::new(Shared {
             computed: self.computed.clone(),
@@ -190,7 +207,7 @@ impl Rows {
             arguments: self.arguments,
             keys: self.keys.clone(),
             is_distinct: self.is_distinct,
-            types: self.types.clone(),
+            types: self.row_types(),
             returns: match &self.aggregate {
                 Some(aggregate) => aggregate.field().data_type().clone(),
                 None => self.returns.arrow(),
@@ -221,7 +238,12 @@ struct Collected {
     ids: Vec<u32>,
     groups: usize,
     bytes: usize,
+    /// From so many rows on repetitions are left out.
+    thin_rows: usize,
 }
+
+/// Rows of which repetitions are left out, at first.
+const THIN_ROWS: usize = if cfg!(test) { 4 } else { 1 << 16 };
 
 /// The field of a row in a list of rows.
 fn row_field(types: &[DataType]) -> FieldRef {
@@ -235,7 +257,9 @@ fn row_fields(types: &[DataType]) -> Fields {
 
 impl Collected {
     fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, pieces: Vec::new(), ids: Vec::new(), groups: 0, bytes: 0 }
+        let is_thinned = shared.computed.counts_rows() || shared.is_distinct && !shared.keys.is_empty();
+        let thin_rows = if is_thinned { THIN_ROWS } else { usize::MAX };
+        Self { shared, pieces: Vec::new(), ids: Vec::new(), groups: 0, bytes: 0, thin_rows }
     }
 
     /// Takes rows, of which those that the function passes over are left out.
@@ -269,7 +293,50 @@ impl Collected {
             }
             None => self.ids.extend(ids.iter().map(|&id| id as u32)),
         }
-        self.push(columns.iter().map(owned).collect::<Result<Vec<_>>>()?);
+        let mut columns = columns.iter().map(owned).collect::<Result<Vec<_>>>()?;
+        if self.shared.computed.counts_rows() {
+            columns.push(Arc::new(Int64Array::from_value(1, kept)));
+        }
+        self.push(columns);
+        self.thin()
+    }
+
+    /// Leaves out repetitions, if there are many rows: of each group's rows with equal keys the first stays, with their
+    /// number. Does so no more once most rows are none.
+    fn thin(&mut self) -> Result<()> {
+        if self.ids.len() < self.thin_rows {
+            return Ok(());
+        }
+        let before = self.ids.len();
+        let columns = self.columns()?;
+        let Shared { arguments, keys, .. } = &*self.shared;
+        let order = RowOrder::new(&columns[*arguments..arguments + keys.len()], keys)?;
+        let (mut rows, ends) = self.by_group();
+        let numbers = columns.last().and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let numbers = numbers.filter(|_| self.shared.computed.counts_rows());
+        let (mut kept, mut ids, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut begin = 0;
+        for (group, &end) in (0..).zip(&ends) {
+            order.sort(&mut rows[begin..end]);
+            for same in rows[begin..end].chunk_by(|&a, &b| order.is_same(a, b)) {
+                kept.push(same[0]);
+                ids.push(group);
+                counts.extend(numbers.map(|numbers| same.iter().map(|&row| numbers.value(row as usize)).sum::<i64>()));
+            }
+            begin = end;
+        }
+        let picks = UInt32Array::from(kept);
+        let mut columns = columns.iter().map(|column| take(column, &picks, None)).collect::<Result<Vec<_>, _>>()?;
+        if numbers.is_some()
+            && let Some(numbers) = columns.last_mut()
+        {
+            *numbers = Arc::new(Int64Array::from(counts));
+        }
+        (self.pieces, self.bytes, self.ids) = (Vec::new(), 0, ids);
+        let columns = columns.iter().map(owned).collect::<Result<Vec<_>>>()?;
+        self.push(columns);
+        let is_worth_it = self.ids.len() < before / 4 * 3;
+        self.thin_rows = if is_worth_it { (2 * self.ids.len()).max(THIN_ROWS) } else { usize::MAX };
         Ok(())
     }
 
@@ -375,7 +442,8 @@ impl Collected {
             return Ok(new_empty_array(&self.shared.returns));
         }
         let columns = self.columns()?;
-        let (arguments, keys) = columns.split_at(self.shared.arguments);
+        let (arguments, rest) = columns.split_at(self.shared.arguments);
+        let (keys, numbers) = rest.split_at(self.shared.keys.len());
         if let Computed::Function(RowsFunction::Percentile(kind)) = &self.shared.computed {
             let order = RowOrder::new(keys, &self.shared.keys)?;
             let (rows, ends) = self.by_group();
@@ -389,7 +457,9 @@ impl Collected {
                 let keys = if function.compares_keys() { keys } else { &[] };
                 let arguments = arguments.iter().map(sorted).collect::<Result<Vec<_>, _>>()?;
                 let keys = keys.iter().map(sorted).collect::<Result<Vec<_>, _>>()?;
-                let stretches = Stretches { arguments: &arguments, keys: &keys, ends: &ends };
+                let numbers = numbers.first().map(sorted).transpose()?;
+                let stretches =
+                    Stretches { arguments: &arguments, keys: &keys, numbers: numbers.as_ref(), ends: &ends };
                 function.values(&stretches, &self.shared.returns)
             }
             Computed::Aggregate(_) => {
@@ -441,7 +511,7 @@ impl Collected {
         let rows = lists.values().slice(first as usize, (last - first) as usize);
         let rows = rows.as_struct_opt().ok_or_else(|| exec_datafusion_err!("rows of an aggregate are no rows"))?;
         self.push(rows.columns().iter().map(owned).collect::<Result<Vec<_>>>()?);
-        Ok(())
+        self.thin()
     }
 
     fn held(&self) -> usize {
@@ -588,6 +658,45 @@ mod tests {
         let (values, wanted) = (ints(&[Some(4), Some(4), Some(5), Some(9)]), vec![true, true, true, false]);
         sums.update_batch(&[values.clone(), values], &[0, 0, 0, 0], Some(&BooleanArray::from(wanted)), 1).unwrap();
         assert_eq!(sums.evaluate(EmitTo::All).unwrap().as_primitive::<Int64Type>().value(0), 9);
+    }
+
+    /// Whatever was left out on the way, the values are those of all rows; and few values take little memory.
+    #[test]
+    fn repetitions_are_left_out_on_the_way() {
+        let mode = || collected(Computed::Function(RowsFunction::Mode), 1, false, &SqlType::BigInt);
+        let (mut all, mut other) = (mode(), mode());
+        // Of group 0 the 2 is the most frequent, of group 1 the 7 as often as the 8.
+        let values = ints(&[Some(1), Some(2), Some(8), Some(2), Some(7), None, Some(3), Some(2), Some(1)]);
+        let groups = [0, 0, 1, 0, 1, 0, 0, 0, 0];
+        for collected in [&mut all, &mut other] {
+            for _ in 0..100 {
+                collected.update_batch(&[values.clone(), values.clone()], &groups, None, 3).unwrap();
+            }
+            assert!(collected.ids.len() < 20, "{} rows", collected.ids.len());
+        }
+        // A hundred and one more of 3 in group 0 come from elsewhere.
+        let threes = ints(&[Some(3); 101]);
+        other.update_batch(&[threes.clone(), threes], &[0; 101], None, 3).unwrap();
+        let states = other.state(EmitTo::All).unwrap();
+        all.merge_batch(&states, &[0, 1, 2], 3).unwrap();
+        let modes = all.evaluate(EmitTo::All).unwrap();
+        assert_eq!(modes.as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(2), Some(7), None]);
+        let many = ints(&[Some(3); 300]);
+        let mut all = mode();
+        all.merge_batch(&states, &[0, 1, 2], 3).unwrap();
+        all.update_batch(&[many.clone(), many], &[0; 300], None, 3).unwrap();
+        assert_eq!(all.evaluate(EmitTo::First(1)).unwrap().as_primitive::<Int64Type>().value(0), 3);
+
+        let array =
+            || collected(Computed::Function(RowsFunction::ArrayAgg), 1, true, &SqlType::array_of(SqlType::BigInt));
+        let mut all = array();
+        for _ in 0..100 {
+            all.update_batch(&[values.clone(), values.clone()], &groups, None, 2).unwrap();
+        }
+        assert!(all.ids.len() < 20, "{} rows", all.ids.len());
+        let arrays = all.evaluate(EmitTo::All).unwrap();
+        let first = arrays.as_list::<i32>().value(0);
+        assert_eq!(first.as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(1), Some(2), Some(3), None]);
     }
 
     #[test]
