@@ -164,13 +164,20 @@ impl Database {
         let segment_format = Arc::<FormatChoice>::default();
         let (mut kept, mut read) = (None, None);
         if let Some(folder) = &options.folder {
-            let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
+            let naming = || PlannerOptions { paths_are_tables: true, ..planning.clone() };
+            let planner = planner.for_session(catalogs.clone(), naming());
+            let (template, shown) = (planner.for_session(catalogs, naming()), postgres.clone());
+            let of_past = move |past: &Arc<Catalog>| {
+                let rights = Arc::new(Rights::all());
+                let catalogs = SessionCatalogs::new(past.clone(), Arc::default(), shown.clone(), rights);
+                template.for_session(catalogs, template.options().clone())
+            };
             let (sizes, format) = (options.segments, segment_format.clone());
             let buffer = Some(engine.buffer().clone());
             let store = StoreOptions { sizes, format, buffer, ..StoreOptions::new(folder, files.clone()) };
             match options.read_only {
                 true => read = Some(KeptFolder::read(&store, &catalog, &planner, engine.table_memory())?),
-                false => kept = Some(KeptFolder::open(store, &catalog, &planner, engine.table_memory())?),
+                false => kept = Some(KeptFolder::open(store, &catalog, &planner, engine.table_memory(), of_past)?),
             }
         }
         let mut inner = Inner {

@@ -128,6 +128,13 @@ impl Opened {
             Self::Keys(_) => None,
         }
     }
+
+    fn keys(&self) -> Option<Arc<KeyFile>> {
+        match self {
+            Self::Segment(_) => None,
+            Self::Keys(file) => file.upgrade(),
+        }
+    }
 }
 
 impl Segments {
@@ -218,6 +225,10 @@ impl Segments {
     /// The key file of a number, with what its end says. Fails as [`get`](Self::get) does.
     pub fn keys(&self, number: u64, seal: Seal) -> Result<(Arc<KeyFile>, Bytes)> {
         let (file, said) = KeyFile::open(&self.disk, &self.found(number), number, seal)?;
+        // Whether somebody has the file is known of one only.
+        if let Some(there) = self.known.lock().opened.get(&number).and_then(|(opened, _)| opened.keys()) {
+            return Ok((there, said));
+        }
         self.remember_keys(&file);
         Ok((file, said))
     }
@@ -262,10 +273,11 @@ impl Segments {
         self.known.lock().opened.keys().copied().collect()
     }
 
-    /// Bytes of files whose segments nobody has any more.
-    pub fn unused_bytes(&self) -> u64 {
+    /// Bytes of files whose segments nobody has any more, but for those that are kept.
+    pub fn unused_bytes(&self, is_kept: impl Fn(u64) -> bool) -> u64 {
         let known = self.known.lock();
-        known.opened.values().filter(|(opened, _)| !opened.is_used()).map(|(_, bytes)| bytes).sum()
+        let unused = known.opened.iter().filter(|(number, (opened, _))| !opened.is_used() && !is_kept(**number));
+        unused.map(|(_, (_, bytes))| bytes).sum()
     }
 
     /// Removes the files of all segments that nobody has or writes, but for those that are kept. What cannot be removed

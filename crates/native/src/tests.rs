@@ -24,6 +24,8 @@ use sqlparser::ast::Expr;
 
 use super::*;
 
+mod past;
+
 /// Tables by name, with the values of their rows by row number, and the next number.
 type Model = BTreeMap<String, (BTreeMap<i64, i64>, i64)>;
 
@@ -736,7 +738,7 @@ fn writers_that_a_disk_refuses_leave_nothing() {
     let (mut refused, mut open_again) = (0, 0);
     for seed in 0..60 {
         let disk = CrashDisk::default();
-        let at = 24 + Random::new(seed).below(60) as u64;
+        let at = 25 + Random::new(seed).below(60) as u64;
         let broken = FaultyDisk::failing(Arc::new(disk.clone()), DiskFault::Broken, at);
         let (catalog, store) = open(Arc::new(broken)).unwrap();
         Operation::Create { table: "t".into(), values: vec![] }.run(&catalog, &store).unwrap();
