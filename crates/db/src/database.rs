@@ -31,7 +31,7 @@ use crate::data_folder::{DataChanges, DataFolder};
 use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;
-use crate::settings::{Defaults, Settings, SettingsView, budget};
+use crate::settings::{Defaults, Settings, SettingsView, budget, is_everybodys};
 use crate::status::Status;
 use crate::system::WaitingQuery;
 
@@ -203,6 +203,12 @@ impl Database {
             let data = DataFolder::new(&options.data, &inner.files)?;
             data.look(&inner.catalog, &inner.files)?;
             inner.data = Some(data);
+        }
+        for (name, value) in inner.catalog.snapshot().authority().settings() {
+            // One that nobody knows any more holds nobody up.
+            if is_everybodys(name) {
+                let _ = inner.settings(&Settings::at_the_opening(), &inner.planner).set(name, value);
+            }
         }
         // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set
         // here, what is a session's in every session.

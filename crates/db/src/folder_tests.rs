@@ -258,6 +258,48 @@ fn copied(from: &Path, to: &Path) {
 }
 
 #[test]
+fn settings_for_all_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let shown = |session: &Session, name: &str| session.setting(name).unwrap();
+    let check = |database: &Database, sharing: &str, fragments: &str| {
+        let session = database.session();
+        assert_eq!(shown(&session, "sharing_columns"), sharing);
+        assert_eq!(shown(&session, "fragment_wise"), fragments);
+        assert_eq!(shown(&session, "query_memory"), "65.0 MiB");
+    };
+    {
+        let database = open(&path);
+        let session = database.session();
+        run(&session, "ALTER SYSTEM SET sharing_columns = 11");
+        run(&session, "ALTER SYSTEM SET fragment_wise = off");
+        run(&session, "ALTER ROLE ALL SET query_memory = '65MiB'");
+        assert_eq!(code(&session, "ALTER SYSTEM SET fragment_wise = perhaps"), "22023");
+        assert_eq!(shown(&session, "fragment_wise"), "on");
+        check(&database, "11", "off");
+    }
+    // From the log, then from an image.
+    let database = open(&path);
+    check(&database, "11", "off");
+    database.checkpoint().unwrap();
+    drop(database);
+    let database = open(&path);
+    check(&database, "11", "off");
+    // What is said when the database is opened comes first.
+    drop(database);
+    let settings = vec![("sharing_columns".to_owned(), "12".to_owned()), ("fragment_wise".to_owned(), "on".to_owned())];
+    let database = Database::open(DatabaseOptions { settings, ..options(&path) }).unwrap();
+    check(&database, "12", "on");
+    let export = folder.path().join("export");
+    run(&database.session(), &format!("EXPORT DATABASE '{}'", export.display()));
+    let other = open(&folder.path().join("other"));
+    run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
+    check(&other, "30", "off");
+    run(&other.session(), "ALTER SYSTEM RESET fragment_wise");
+    assert_eq!(shown(&other.session(), "fragment_wise"), "on");
+}
+
+#[test]
 fn the_past_outlives_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");

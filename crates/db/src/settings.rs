@@ -348,7 +348,7 @@ impl Defaults {
     }
 
     /// The value given when the database was opened, if one was.
-    fn given(&self, name: &str) -> Option<String> {
+    pub(crate) fn given(&self, name: &str) -> Option<String> {
         self.given.read().iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone())
     }
 
@@ -596,7 +596,8 @@ impl SettingsView<'_> {
     /// Gives a setting its default back: the one given when the database was opened, or the built-in one.
     pub(crate) fn reset(&self, name: &str) -> Result<()> {
         let name = own_name(name);
-        match (Setting::of_name(name), self.defaults.given(name)) {
+        let kept = || self.planner.catalogs().initial_settings().remove(name);
+        match (Setting::of_name(name), self.defaults.given(name).or_else(kept)) {
             (Some(Setting::Workers), _) => Ok(()),
             (_, Some(value)) => self.set(name, &value),
             (Some(setting), None) => {

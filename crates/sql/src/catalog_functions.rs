@@ -76,6 +76,7 @@ const FUNCTIONS: [(&str, &str); 74] = [
     ("pg_partition_ancestors", "CAST(NULL AS BIGINT)"),
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
+    ("pg_reload_conf", "true"),
     ("pg_relation_size", "(SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s WHERE _s.size_of = CAST($1 AS REGCLASS))"),
     ("pg_statistics_obj_is_visible", "true"),
     ("pg_table_is_visible", "(SELECT bool_or(_c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@)) \

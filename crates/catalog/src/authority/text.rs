@@ -33,6 +33,7 @@ impl Authority {
             let schema = of.schema.map(|schema| schema.0.to_string()).unwrap_or_default();
             put_grants(&mut lines, "defaults", &[&of.role, &schema, of.kind.letter()], known);
         }
+        lines.extend(self.settings.iter().map(|(setting, value)| line(&["system", setting, value])));
         for (topic, text) in &self.comments {
             let (kind, of, name) = topic_parts(topic);
             lines.push(line(&["comment", kind, &of, name, text]));
@@ -65,6 +66,9 @@ impl Authority {
             ["password", name, value] => self.roles.get_mut(*name)?.password = Some((*value).to_owned()),
             ["setting", name, setting, value] => {
                 self.roles.get_mut(*name)?.settings.insert((*setting).to_owned(), (*value).to_owned());
+            }
+            ["system", setting, value] => {
+                self.settings.insert((*setting).to_owned(), (*value).to_owned());
             }
             ["member", name, of, grantor, admin] => {
                 let membership = Membership { grantor: (*grantor).to_owned(), is_admin: *admin == "admin" };

@@ -663,6 +663,9 @@ impl Around<'_> {
                 Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => {
                     tables.push(object.reference());
                 }
+                Some(Resolved::Object(view)) if matches!(view.relation, Relation::View(_)) => {
+                    tables.extend(self.tables_of_view(&view)?);
+                }
                 Some(other) => return Err(unwritable(&name, &other)),
                 None => return Err(self.unknown(&name)),
             }
