@@ -7,13 +7,14 @@ use diligence_catalog::authority::RoleChange;
 
 use crate::known_settings::{SettingKind, kind_of_setting};
 use crate::session::Session;
-use crate::settings::is_everybodys;
+use crate::settings::{is_custom, is_everybodys};
+use crate::settings_of_duckdb::own_name;
 
 impl Session {
     /// Keeps a setting for all, or forgets one, or all of them. Fails with code 25001 in a transaction, 42704 if there
     /// is no such setting, 22023 if that is no value of it, and as [`set`](Session::set) does where it is everybody's.
     pub(super) fn set_for_all(&self, setting: Option<&str>, value: Option<&str>) -> Result<()> {
-        let catalogs = self.planner().catalogs();
+        let (catalogs, setting) = (self.planner().catalogs(), setting.map(own_name));
         if catalogs.isolation().is_some() {
             let error = Error::input("ALTER SYSTEM cannot run inside a transaction block").with_code("25001");
             return Err(error.with_hint("run it by itself"));
@@ -36,6 +37,9 @@ impl Session {
     fn accept_for_all(&self, setting: &str, value: &str) -> Result<()> {
         if is_everybodys(setting) {
             return self.set(setting, value);
+        }
+        if is_custom(setting) {
+            return Ok(());
         }
         match (self.setting(setting), kind_of_setting(setting)) {
             (Ok(before), _) => {

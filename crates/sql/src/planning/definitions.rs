@@ -406,6 +406,9 @@ impl Around<'_> {
         let restarts = matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart));
         let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
         let triggers = self.truncate_triggers(&tables, cascade)?;
+        if cascade {
+            self.tell_emptied_with(&tables)?;
+        }
         Ok(Statement::Command(Command::Truncate { tables, restarts, cascade, triggers: TableTriggers(triggers) }))
     }
 

@@ -1,7 +1,7 @@
 //! What a statement tells its client beside its result: what there is already, what there is not, what goes along.
 
-use diligence_base::Error;
-use diligence_catalog::{Object, Relation, RelationName};
+use diligence_base::{Error, Result};
+use diligence_catalog::{Object, ObjectRef, Relation, RelationName};
 use diligence_engine::stages::{Level, Message};
 
 use super::around::Around;
@@ -65,6 +65,16 @@ impl Around<'_> {
             dropped.extend(gone.map(|reference| format!("constraint {} on table {}", reference.name, other.name)));
         }
         self.tell_cascades(&dropped);
+    }
+
+    /// Tells which tables TRUNCATE … CASCADE empties beside these. Fails if that cannot be known.
+    pub(super) fn tell_emptied_with(&self, tables: &[ObjectRef]) -> Result<()> {
+        let all = self.planner.catalogs().catalog().emptied_with(tables, true)?;
+        for other in all.iter().skip(tables.len()) {
+            let message = format!("truncate cascades to table \"{}\"", other.name.name);
+            self.note(Error::input(message).with_code("00000"));
+        }
+        Ok(())
     }
 
     /// What goes along with a schema: what is in it, and views of that.
