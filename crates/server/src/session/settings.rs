@@ -321,14 +321,18 @@ impl ClientSettings {
 
     /// Whether transactions only read, where they do not say it.
     pub(crate) fn is_read_only(&self) -> bool {
-        let value = self.get("default_transaction_read_only").unwrap_or_default().to_lowercase();
-        ["on", "true", "yes", "1"].contains(&value.as_str())
+        self.is_on("default_transaction_read_only")
     }
 
     /// Whether transactions are DEFERRABLE, where they do not say it.
     pub(crate) fn is_deferrable(&self) -> bool {
-        let value = self.get("default_transaction_deferrable").unwrap_or_default().to_lowercase();
-        ["on", "true", "yes", "1"].contains(&value.as_str())
+        self.is_on("default_transaction_deferrable")
+    }
+
+    /// Whether a switch is on that is off at the start of all sessions.
+    fn is_on(&self, name: &str) -> bool {
+        let said = self.changed.get(name).or_else(|| self.starts.get(name));
+        said.is_some_and(|said| ["on", "true", "yes", "1"].iter().any(|on| said.eq_ignore_ascii_case(on)))
     }
 
     /// Changes a setting. What the client is to be told, if it is one that clients follow.
