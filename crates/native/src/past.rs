@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use diligence_base::seams::Disk;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::{Catalog, CatalogSnapshot, EarlierHistory};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -73,6 +73,8 @@ struct Files {
     images: BTreeMap<u64, i64>,
     /// The segments and key files to which images refer, and the logs of earlier processes, by their numbers.
     references: BTreeMap<u64, HashSet<u64>>,
+    /// Whether these are those of all images and logs.
+    is_found: bool,
     /// The last log before the database was opened.
     last_log: u64,
     /// Up to when it is the past of an earlier process.
@@ -144,72 +146,91 @@ impl PastFiles {
         (files.last_log, files.end) = (last_log, end);
     }
 
-    /// Finds the images from a number on, and what they and the logs of earlier processes refer to. What cannot be read
-    /// is no part of the past. Fails with kind `File` if the folder cannot be read.
-    pub fn find(&self, from: u64) -> Result<()> {
+    /// Finds the images from a number on, without reading them, and what leads on from them. Fails with kind `File` if
+    /// the folder cannot be read.
+    pub fn find_images(&self, from: u64) -> Result<()> {
         let (folder, disk) = (&self.folder, &*self.disk);
         let last_log = self.files.lock().last_log;
         let logs = Purpose::Log.numbers(disk, folder)?.into_iter().collect::<HashSet<_>>();
         // Images before a log that is missing lead nowhere.
         let whole = (from.max(1)..=last_log).rev().take_while(|number| logs.contains(number)).last();
         let first = whole.unwrap_or(last_log + 1).max(from);
-        let mut numbers = Purpose::Image.numbers(disk, folder)?;
-        numbers.retain(|number| *number >= first);
+        let numbers = Purpose::Image.numbers(disk, folder)?;
         let mut images = BTreeMap::new();
         if first == 1 && !numbers.contains(&1) {
             images.insert(1, UNKNOWN);
         }
-        let mut references = BTreeMap::<u64, HashSet<u64>>::new();
-        let mut unreadable = None;
-        for number in numbers {
-            match self.look_through(Purpose::Image, number) {
-                Ok((moment, found)) => {
-                    images.insert(number, moment);
-                    references.entry(number).or_default().extend(found);
-                }
-                Err(_) => unreadable = unreadable.max(Some(number)),
-            }
+        for number in numbers.into_iter().filter(|number| *number >= first) {
+            // One that cannot be read is no part of the past.
+            images.extend(self.moment_of(number).ok().map(|moment| (number, moment)));
         }
-        for number in first..=last_log {
-            match self.look_through(Purpose::Log, number) {
-                Ok((_, found)) => references.entry(number).or_default().extend(found),
-                Err(_) => unreadable = unreadable.max(Some(number)),
-            }
-        }
-        if let Some(unreadable) = unreadable {
-            images = images.split_off(&(unreadable + 1));
-        }
-        let mut files = self.files.lock();
-        files.images.extend(images);
-        for (number, found) in references {
-            files.references.entry(number).or_default().extend(found);
-        }
+        self.files.lock().images.extend(images);
         Ok(())
     }
 
-    /// The moment of an image, and the files to which the records of one refer, or those of a log.
-    fn look_through(&self, purpose: Purpose, number: u64) -> Result<(i64, HashSet<u64>)> {
+    /// The moment that an image is of.
+    fn moment_of(&self, image: u64) -> Result<i64> {
+        let path = Purpose::Image.path(&self.folder, image);
+        let mut file = RecordFile::open(&*self.disk, &path, Purpose::Image)?.ok_or_else(|| damaged(&path, 0))?;
+        let first = file.read()?.ok_or_else(|| file.damaged())?;
+        Ok(moment_in(&first).unwrap_or(UNKNOWN))
+    }
+
+    /// Reads to which segments and key files the images and the logs of earlier processes refer, once. What cannot be
+    /// read is no part of the past any more. False if that is the case of the newest image or of a log behind it, so
+    /// that it is not known what may go.
+    pub fn find_references(&self, newest: u64) -> bool {
+        let (images, last_log) = {
+            let files = self.files.lock();
+            if files.is_found || files.retained.is_none() {
+                return true;
+            }
+            (files.images.keys().copied().collect::<Vec<_>>(), files.last_log)
+        };
+        let mut references = BTreeMap::<u64, HashSet<u64>>::new();
+        let mut unreadable = None;
+        let logs = images.first().copied().unwrap_or(newest)..=last_log;
+        let images = images.into_iter().map(|number| (Purpose::Image, number));
+        for (purpose, number) in images.chain(logs.map(|number| (Purpose::Log, number))) {
+            match self.look_through(purpose, number) {
+                Ok(found) => references.entry(number).or_default().extend(found),
+                Err(_) => unreadable = unreadable.max(Some(number)),
+            }
+        }
+        let mut files = self.files.lock();
+        for (number, found) in references {
+            files.references.entry(number).or_default().extend(found);
+        }
+        match unreadable {
+            Some(unreadable) if unreadable >= newest => return false,
+            Some(unreadable) => files.images = files.images.split_off(&(unreadable + 1)),
+            None => {}
+        }
+        files.is_found = true;
+        true
+    }
+
+    /// The files to which the records of an image or of a log refer.
+    fn look_through(&self, purpose: Purpose, number: u64) -> Result<HashSet<u64>> {
         let path = purpose.path(&self.folder, number);
-        let (mut moment, mut found, mut is_first, mut is_complete) = (UNKNOWN, HashSet::new(), true, false);
-        let file = RecordFile::open(&*self.disk, &path, purpose)?;
+        let (mut found, mut is_complete) = (HashSet::new(), false);
+        let file = match purpose {
+            // The beginning of the database.
+            Purpose::Image if number == 1 && self.disk.meta(&path).is_err() => return Ok(found),
+            _ => RecordFile::open(&*self.disk, &path, purpose)?,
+        };
         // A log that was not begun to its end has no records.
         let Some(mut file) = file else {
-            return if purpose == Purpose::Log { Ok((moment, found)) } else { Err(damaged(&path, 0)) };
+            return if purpose == Purpose::Log { Ok(found) } else { Err(damaged(&path, 0)) };
         };
         while let Some(record) = file.read()? {
-            if is_first
-                && purpose == Purpose::Image
-                && let Some(said) = moment_in(&record)
-            {
-                moment = said;
-            }
-            (is_first, is_complete) = (false, is_end(&record));
+            is_complete = is_end(&record);
             found.extend(files_of(&record)?);
         }
         match purpose {
             Purpose::Image if !is_complete => Err(file.damaged()),
-            Purpose::Image => Ok((moment, found)),
-            Purpose::Log => file.check_end().map(|()| (moment, found)),
+            Purpose::Image => Ok(found),
+            Purpose::Log => file.check_end().map(|()| found),
         }
     }
 
@@ -220,13 +241,20 @@ impl PastFiles {
         files.references.entry(number).or_default().extend(references);
     }
 
-    /// Whether an image or a log of the past refers to a segment or key file; `before` bounds the numbers of these.
-    pub fn refers_to(&self, file: u64, before: u64) -> bool {
-        self.files.lock().references.range(..before).any(|(_, references)| references.contains(&file))
+    /// Whether an image or a log refers to a segment or key file, as far as that is known.
+    pub fn refers_to(&self, file: u64) -> bool {
+        self.files.lock().references.values().any(|references| references.contains(&file))
     }
 
-    /// Whether all is known to which the image of this number refers.
-    pub fn has_found(&self, image: u64) -> bool {
+    /// Whether an image or a log before this image refers to a segment or key file, or may do so.
+    pub fn may_refer_before(&self, image: u64, file: u64) -> bool {
+        let files = self.files.lock();
+        files.retained.is_some() && !files.is_found
+            || files.references.range(..image).any(|(_, references)| references.contains(&file))
+    }
+
+    /// Whether the image of this number is known.
+    pub fn has_image(&self, image: u64) -> bool {
         self.files.lock().images.contains_key(&image)
     }
 
@@ -271,7 +299,7 @@ impl PastFiles {
         let mut replay = Replay::new(&catalog, &*surroundings, &self.segments).until(moment);
         let (number, made) = image;
         let path = Purpose::Image.path(&self.folder, number);
-        if self.disk.meta(&path).is_ok() {
+        if number > 1 || self.disk.meta(&path).is_ok() {
             let file = RecordFile::open(&*self.disk, &path, Purpose::Image)?.ok_or_else(|| damaged(&path, 0))?;
             let replayed = replay.file(file)?;
             if !replayed.is_complete {
@@ -305,14 +333,13 @@ impl Files {
 impl EarlierHistory for PastFiles {
     fn at(&self, moment: i64) -> Result<Option<CatalogSnapshot>> {
         let mut read = self.read.lock();
-        let (image, last_log) = {
+        let (images, last_log) = {
             let files = self.files.lock();
-            let is_kept = files.retained.is_some_and(|Retained { since, .. }| (since..files.end).contains(&moment));
-            let earlier = files.images.range(..=files.last_log + 1).rev().find(|(_, made)| **made <= moment);
-            match earlier.filter(|_| is_kept) {
-                Some((number, made)) => ((*number, *made), files.last_log),
-                None => return Ok(None),
+            if !files.retained.is_some_and(|Retained { since, .. }| (since..files.end).contains(&moment)) {
+                return Ok(None);
             }
+            let earlier = files.images.range(..=files.last_log + 1).filter(|(_, made)| **made <= moment);
+            (earlier.map(|(number, made)| (*number, *made)).collect::<Vec<_>>(), files.last_log)
         };
         if let Some(found) = read.iter_mut().find(|read| (read.from..read.to).contains(&moment)) {
             found.used = Instant::now();
@@ -324,10 +351,20 @@ impl EarlierHistory for PastFiles {
         {
             read.swap_remove(oldest);
         }
-        let found = self.read(make, moment, image, last_log)?;
-        let snapshot = found.snapshot.clone();
-        read.push(found);
-        Ok(Some(snapshot))
+        let mut failure = None;
+        for image in images.into_iter().rev() {
+            match self.read(make, moment, image, last_log) {
+                Ok(found) => {
+                    let snapshot = found.snapshot.clone();
+                    read.push(found);
+                    return Ok(Some(snapshot));
+                }
+                // An earlier one leads there as well, over more logs.
+                Err(error) if error.kind() == ErrorKind::File => failure = failure.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        failure.map_or(Ok(None), Err)
     }
 
     fn oldest(&self) -> Option<i64> {

@@ -124,11 +124,11 @@ impl Store {
         let since = retained.map(|Retained { since, .. }| moment.map_or(since, |moment| moment.max(since)));
         past.begin(last, since.unwrap_or(i64::MAX));
         if retained.is_some() {
-            past.find(1)?;
+            past.find_images(1)?;
         }
-        // What a crash has left, or a table that is gone.
+        // What a crash has left, or a table that is gone; the next checkpoint finds out what the past needs.
         let opened = segments.opened();
-        swept(&options, &segments, |number| opened.contains(&number) || past.refers_to(number, u64::MAX))?;
+        swept(&options, &segments, |number| opened.contains(&number) || retained.is_some())?;
         let log = Arc::new(Log::begin(disk.clone(), folder, last + 1, next)?);
         log.keep_moments(since);
         let past = Arc::new(past);
@@ -162,8 +162,8 @@ impl Store {
         let kept = self.kept.lock();
         let begins = retention > 0 && self.past.retained().is_none();
         if begins {
-            if !self.past.has_found(kept.first_log) {
-                self.past.find(kept.first_log)?;
+            if !self.past.has_image(kept.first_log) {
+                self.past.find_images(kept.first_log)?;
             }
             self.log.keep_moments(Some(micros_now()));
         }
@@ -287,7 +287,10 @@ impl Store {
             }
         }
         self.log.forget_before(first);
-        let is_referred = |segment| self.past.refers_to(segment, u64::MAX) || self.log.refers_to(segment);
+        if !self.past.find_references(newest) {
+            return Ok(());
+        }
+        let is_referred = |segment| self.past.refers_to(segment) || self.log.refers_to(segment);
         let swept = swept(&self.options, &self.segments, is_referred);
         drop(unread);
         swept
@@ -318,7 +321,7 @@ impl Store {
 
     /// Whether a segment stays beyond the next checkpoint, as the past needs it that was before the newest image.
     fn is_of_past(&self, segment: u64, newest: u64) -> bool {
-        self.past.refers_to(segment, newest) || self.log.referred_before(segment, newest)
+        self.past.may_refer_before(newest, segment) || self.log.referred_before(segment, newest)
     }
 
     /// Makes checkpoints when they are due, until [`stop`](Self::stop). For a thread of its own.
