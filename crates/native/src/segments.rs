@@ -303,6 +303,24 @@ impl Segments {
         self.directories.all().into_iter().try_for_each(sync)
     }
 
+    /// Rows of a fragment of a table that move to a segment, at least.
+    fn rows_min(&self, table: &NativeTable) -> usize {
+        // Fragments have fewer rows than tables.
+        let rows_min = self.sizes.rows_min / usize::from(table.placement().fragments());
+        rows_min.max(self.sizes.rows_min.min(BATCH_ROWS_MAX))
+    }
+
+    /// Whether so many rows of a table would move to segments that they fill a cluster. Until they do, a change of
+    /// several rows copies those beside them, so that it takes the longer the more there are.
+    pub fn fills_cluster(&self, table: &NativeTable) -> bool {
+        let rows_min = self.rows_min(table);
+        let fragments = table.pieces().chunk_by(|left, right| left.fragment() == right.fragment());
+        let rows =
+            fragments.map(|pieces| pieces.iter().filter(|piece| is_in_memory(piece)).map(Piece::len).sum::<usize>());
+        rows.filter(|rows| *rows >= rows_min).sum::<usize>() >= self.sizes.cluster_rows
+            && table.schema().fields().iter().all(|field| is_storable(field.data_type()))
+    }
+
     /// Writes the rows of a table that are better on disk, or elsewhere on it. Fails with kind `File` if they cannot be
     /// written.
     pub fn store(&self, table: &NativeTable) -> Result<Vec<StoredPiece>> {
@@ -310,9 +328,7 @@ impl Segments {
             return Ok(Vec::new());
         }
         let mut moved = Moved::default();
-        // Fragments have fewer rows than tables.
-        let rows_min = self.sizes.rows_min / usize::from(table.placement().fragments());
-        let rows_min = rows_min.max(self.sizes.rows_min.min(BATCH_ROWS_MAX));
+        let rows_min = self.rows_min(table);
         for fragment in table.pieces().chunk_by(|left, right| left.fragment() == right.fragment()) {
             for run in runs(fragment, self.sizes.cluster_rows) {
                 let rows = run.iter().map(Piece::len).sum::<usize>();

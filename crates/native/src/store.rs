@@ -27,6 +27,8 @@ use crate::segments::{SegmentSizes, Segments};
 
 /// Bytes of logs before a checkpoint is due.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// One part of that is enough where a table has very many rows in memory.
+const CHECKPOINT_PART: u64 = 16;
 /// Logs before a checkpoint is due, however short they are: every opening begins one.
 const LOGS_MAX: u64 = 8;
 /// How often somebody looks whether one is due.
@@ -313,7 +315,10 @@ impl Store {
         let Some(kept) = self.kept.try_lock().map(|kept| *kept) else { return false };
         let bytes = kept.earlier_bytes + self.log.bytes();
         let limit = self.options.checkpoint_bytes.max(kept.image_bytes / 2);
+        let few = (self.options.checkpoint_bytes / CHECKPOINT_PART).max(kept.image_bytes / 2);
         bytes > limit
+            || bytes > few
+                && native_tables(&self.catalog.snapshot()).any(|(_, table)| self.segments.fills_cluster(table))
             || self.segments.unused_bytes(|segment| self.is_of_past(segment, kept.first_log)) > limit
             || self.segments.has_new_keys()
             || bytes > 0 && self.log.number() - kept.first_log > LOGS_MAX

@@ -806,6 +806,29 @@ fn many_rows_of_one_statement_are_there_or_not() {
 }
 
 #[test]
+fn rows_that_fill_a_cluster_move_before_the_log_is_long() {
+    let catalog = Arc::<Catalog>::default();
+    let sizes = SegmentSizes { rows_min: 3, cluster_rows: 8, keys_min: 3 };
+    let disk = Arc::new(CrashDisk::default());
+    let options = StoreOptions { sizes, checkpoint_bytes: 1 << 20, ..StoreOptions::new("/db", disk.clone()) };
+    let store = Store::open(options, catalog.clone(), &Tester).unwrap();
+    Operation::Create { table: "t".into(), values: vec![0] }.run(&catalog, &store).unwrap();
+    // The log grows, and there is one row.
+    for step in 0..200 {
+        Operation::Change { table: "t".into(), deleted: vec![step], inserted: vec![step] }
+            .run(&catalog, &store)
+            .unwrap();
+    }
+    assert!(!store.is_checkpoint_due());
+    let inserted = (0..8).collect();
+    Operation::Change { table: "t".into(), deleted: vec![], inserted }.run(&catalog, &store).unwrap();
+    assert!(store.is_checkpoint_due());
+    store.checkpoint().unwrap();
+    assert!(!store.is_checkpoint_due());
+    assert!(disk.files().keys().any(|path| path.starts_with("/db/segments")));
+}
+
+#[test]
 fn one_process_has_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let lock = FolderLock::take(folder.path()).unwrap();
