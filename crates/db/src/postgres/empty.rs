@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 46] = [
+const EMPTY: [(&str, &str); 45] = [
     ("pg_aggregate", "aggfnoid:p aggkind:c aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:p aggtranstype:p agginitval"),
     ("pg_amop", "oid:p amopfamily:p amoplefttype:p amoprighttype:p amopstrategy:s amoppurpose:c amopopr:p amopmethod:p amopsortfamily:p"),
     ("pg_amproc", "oid:p amprocfamily:p amproclefttype:p amprocrighttype:p amprocnum:s amproc"),
@@ -58,8 +58,6 @@ const EMPTY: [(&str, &str); 46] = [
       toast_blks_read:o toast_blks_hit:o tidx_blks_read:o tidx_blks_hit:o"),
     ("pg_statistic_ext", "oid:p stxrelid:p stxname:n stxnamespace:p stxowner:p stxstattarget:i stxkeys:S stxkind:T stxexprs"),
     ("pg_statistic_ext_data", "stxoid:p stxdinherit:b stxdndistinct stxddependencies stxdmcv stxdexpr"),
-    ("pg_stats", "schemaname:n tablename:n attname:n inherited:b null_frac:r avg_width:i n_distinct:r most_common_vals most_common_freqs \
-      histogram_bounds correlation:r most_common_elems most_common_elem_freqs elem_count_histogram"),
     ("pg_subscription", "oid:p subdbid:p subname:n subowner:p subenabled:b"),
     ("pg_subscription_rel", "srsubid:p srrelid:p srsubstate:c srsublsn"),
     ("pg_transform", "oid:p trftype:p trflang:p trffromsql trftosql"),
