@@ -10,7 +10,6 @@ use diligence_catalog::privileges::OWNER;
 use diligence_catalog::rights::DENIED;
 
 use super::passwords::verifier;
-use super::systems::setting_change;
 use super::words::Words;
 use crate::planning::around::Around;
 use crate::statement::{Command, Statement};
@@ -218,7 +217,7 @@ impl Around<'_> {
             }
             false => Ok(()),
         };
-        match setting_change(words)? {
+        match words.setting_change()? {
             (None, _) => role.settings.retain(|setting, _| check(setting).is_err()),
             (Some(setting), None) => {
                 check(&setting)?;

@@ -10,33 +10,10 @@ use super::words::Words;
 use crate::planning::around::Around;
 use crate::statement::{Maintenance, Statement};
 
-/// What SET and RESET of a role or of the database say: a setting, or all, and its value, or its own default.
-pub(super) fn setting_change(words: &mut Words) -> Result<(Option<String>, Option<String>)> {
-    let resets = words.take(&["reset"]);
-    if resets && words.take(&["all"]) {
-        return Ok((None, None));
-    }
-    if !resets {
-        words.expect(&["set"])?;
-    }
-    let mut setting = words.name()?.0;
-    while words.take(&["."]) {
-        setting = format!("{setting}.{}", words.name()?.0);
-    }
-    if resets {
-        return Ok((Some(setting), None));
-    }
-    if !words.take(&["to"]) && !words.take(&["="]) || words.is_end() {
-        return Err(words.wrong());
-    }
-    let value = (!words.take(&["default"])).then(|| words.rest());
-    Ok((Some(setting), value))
-}
-
 impl Around<'_> {
     /// ALTER SYSTEM. Fails with 42501 if the session may not.
     pub(super) fn alter_system(&self, words: &mut Words) -> Result<Statement> {
-        let (setting, value) = setting_change(words)?;
+        let (setting, value) = words.setting_change()?;
         words.end()?;
         if !self.speaker().is_superuser {
             let message = match &setting {
@@ -58,7 +35,7 @@ impl Around<'_> {
         if !self.at.snapshot.rights.are_all() {
             return Err(Error::input(format!("must be owner of database {name}")).with_code(DENIED));
         }
-        let (setting, value) = setting_change(words)?;
+        let (setting, value) = words.setting_change()?;
         words.end()?;
         Ok(Statement::Command(change(RoleChange::Set { setting, value }, "ALTER DATABASE")))
     }
@@ -68,7 +45,7 @@ impl Around<'_> {
         if words.take(&["in", "database"]) {
             words.name()?;
         }
-        let (setting, value) = setting_change(words)?;
+        let (setting, value) = words.setting_change()?;
         words.end()?;
         if !self.speaker().is_superuser {
             let error = Error::input("must be superuser to alter settings globally").with_code(DENIED);
