@@ -303,7 +303,17 @@ mod tests {
             said(&mut authority, &owner(), RoleChange::Comment { topic, text: Some(text.into()) }).unwrap();
         }
         assert_eq!(authority.comments().len(), 6);
+        let set = |setting: Option<&str>, value: Option<&str>| RoleChange::Set {
+            setting: setting.map(str::to_owned),
+            value: value.map(str::to_owned),
+        };
+        said(&mut authority, &owner(), set(Some("work_mem"), Some("1\tMB"))).unwrap();
+        said(&mut authority, &owner(), set(Some("app.user"), Some(""))).unwrap();
         assert_eq!(Authority::of_text(&authority.text()).unwrap(), authority);
+        said(&mut authority, &owner(), set(Some("work_mem"), None)).unwrap();
+        assert_eq!(authority.settings().keys().collect::<Vec<_>>(), ["app.user"]);
+        said(&mut authority, &owner(), set(None, None)).unwrap();
+        assert!(authority.settings().is_empty());
         // A role's comment goes along with its name, and with the role.
         let rename = RoleChange::Rename { from: "ann".into(), to: "anna".into() };
         said(&mut authority, &owner(), rename).unwrap();
