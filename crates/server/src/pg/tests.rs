@@ -229,6 +229,8 @@ async fn transactions_that_only_read_count_nothing() {
     assert_eq!(answer[answer.len() - 3..], ["D 1", "C SELECT 1", "Z T"], "{answer:?}");
     said(&mut ann, "COMMIT").await;
     assert_eq!(said(&mut ann, "SELECT nextval('s')").await[1], "D 1");
+    let unlocked = said(&mut ann, "SELECT pg_advisory_unlock(5)").await;
+    assert!(unlocked.contains(&"N WARNING 01000".to_owned()), "{unlocked:?}");
     said(&mut ann, "SET default_transaction_read_only = on").await;
     let answer = said(&mut ann, "SELECT nextval('s')").await;
     assert_eq!(answer[answer.len() - 2..], ["E ERROR 25006", "Z I"]);
