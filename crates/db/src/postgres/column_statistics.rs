@@ -4,7 +4,6 @@ use arrow::datatypes::DataType;
 use arrow::util::display::array_value_to_string;
 use datafusion_common::{ColumnStatistics, ScalarValue};
 use diligence_catalog::{Relation, SessionSnapshot};
-use diligence_storage::Table;
 
 use super::rows::Cell;
 
