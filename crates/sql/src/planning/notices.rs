@@ -29,6 +29,15 @@ impl Around<'_> {
         }
     }
 
+    /// Tells what is left out where a statement says IF EXISTS, or fails for it with code 55000.
+    pub(super) fn skip_or_fail(&self, message: String, if_exists: bool) -> Result<()> {
+        if !if_exists {
+            return Err(Error::input(message).with_code("55000"));
+        }
+        self.note(Error::input(format!("{message}, skipping")).with_code("00000"));
+        Ok(())
+    }
+
     /// Tells that there is such a thing, `what` with its name, where a statement says IF NOT EXISTS; `code` is that of
     /// the error that it would be otherwise.
     pub(super) fn tell_existing(&self, what: &str, code: &'static str) {
