@@ -19,7 +19,8 @@ use crate::record::{
 const WRITE_BYTES: usize = 4 << 20;
 
 /// Writes the image of this number, in the place of none, and gives its length in bytes. Under its name it is complete.
-/// `moved` has tables whose rows lie elsewhere since the snapshot, `moment` says when that was, if the past is retained.
+/// `moved` has tables whose rows lie elsewhere since the snapshot, and `moment` says when that was, if the past is
+/// retained.
 /// Fails with kind `File`; then there is nothing of it.
 pub fn write(
     disk: &dyn Disk,

@@ -7,9 +7,9 @@
 //!            image-000009  …
 //! ```
 //!
-//! What there was at a moment is read from the newest image before it and from the logs behind that image. Nothing of it
-//! is in memory before somebody asks, and the last answers stay for a minute. What there was since the opening is in the
-//! catalog ([`History`](diligence_catalog::History)).
+//! What there was at a moment is read from the newest image before it and from the logs behind that image. Nothing of
+//! it is in memory before somebody asks, and the last answers stay for a minute. What there was since the opening is in
+//! the catalog ([`History`](diligence_catalog::History)).
 //!
 //! Invariant: as long as the past is retained, there are an image as old as that, or the beginning of the database, all
 //! logs behind it, and all segments to which these refer.
@@ -90,7 +90,8 @@ pub(crate) struct ReadMoment {
 }
 
 impl PastFiles {
-    /// Those of a folder. Fails with kind `File` if it cannot be read, with code XX001 if the file `history` is damaged.
+    /// Those of a folder. Fails with kind `File` if it cannot be read, with code XX001 if its file about them is
+    /// damaged.
     pub fn open(folder: &Path, disk: Arc<dyn Disk>, catalog: Arc<Catalog>, segments: Arc<Segments>) -> Result<Self> {
         let path = folder.join(FILE);
         let parsed = |text: String| {

@@ -353,8 +353,8 @@ impl ClientSettings {
                 let error = Error::input(format!("'{name}' cannot be '{value}' here"));
                 let hint = match known.name {
                     "session_replication_role" => {
-                        "SET CONSTRAINTS ALL DEFERRED lets rows of a transaction come in any order, where foreign keys are \
-                         DEFERRABLE; ALTER TABLE … DISABLE TRIGGER has triggers not fire"
+                        "SET CONSTRAINTS ALL DEFERRED lets rows of a transaction come in any order, where foreign keys \
+                         are DEFERRABLE; ALTER TABLE … DISABLE TRIGGER has triggers not fire"
                             .to_owned()
                     }
                     _ => format!("it can be {}", values.join(" or ")),
