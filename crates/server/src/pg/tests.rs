@@ -236,6 +236,15 @@ async fn transactions_that_only_read_count_nothing() {
     assert_eq!(answer[answer.len() - 2..], ["E ERROR 25006", "Z I"]);
     said(&mut ann, "SET default_transaction_read_only = off").await;
     assert_eq!(said(&mut ann, "SELECT nextval('s')").await[1], "D 2");
+    // What the last block was says nothing of a COPY.
+    said(&mut ann, "CREATE TABLE counted (a SERIAL, b INT); BEGIN READ ONLY; SELECT 1; COMMIT").await;
+    let mut copy = Vec::new();
+    message::query(&mut copy, "COPY counted (b) FROM STDIN");
+    message::put(&mut copy, b'd', |body| body.extend(b"5\n6\n"));
+    message::put(&mut copy, b'c', |_| {});
+    let answer = told(&mut ann, &copy).await;
+    assert_eq!(answer[answer.len() - 2..], ["C COPY 2", "Z I"]);
+    assert_eq!(said(&mut ann, "SELECT sum(a) FROM counted").await[1], "D 3");
 }
 
 #[tokio::test]
