@@ -285,6 +285,7 @@ async fn settings_for_all_are_what_sessions_begin_with() {
                   ALTER SYSTEM SET sharing_columns = 11";
     let tags = ["C ALTER SYSTEM", "C ALTER SYSTEM", "C ALTER ROLE", "C ALTER DATABASE", "C ALTER SYSTEM", "Z I"];
     assert_eq!(said(&mut ann, script).await, tags);
+    assert_eq!(said(&mut ann, "ALTER SYSTEM SET log_temp_files = -1").await, ["C ALTER SYSTEM", "Z I"]);
     // What is everybody's is so at once; sessions that are there stay as they are.
     assert_eq!(shown(&mut ann, "sharing_columns").await, "11");
     assert_eq!(shown(&mut ann, "statement_timeout").await, "0");

@@ -251,7 +251,11 @@ impl Words {
         });
         let rest = rest.collect::<Vec<_>>().join(" ").replace(" ,", ",");
         self.at = self.parts.len();
-        rest
+        // A number less than 0 is two parts.
+        match rest.strip_prefix("- ") {
+            Some(number) => format!("-{number}"),
+            None => rest,
+        }
     }
 }
 
