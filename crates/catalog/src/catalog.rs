@@ -34,8 +34,8 @@ use crate::references;
 use crate::sequence::{Sequence, SequenceState};
 use crate::snapshot::{Root, Schema};
 use crate::{
-    CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, History, HistoryState, NativeTable, NewRows, Object, ObjectRef,
-    Relation, RelationName, Rights, RowChange, RowRules, SHOWN_FROM, TableAlteration,
+    CatalogSnapshot, DEFAULT_SCHEMA, EarlierHistory, FileRelation, History, HistoryState, NativeTable, NewRows, Object,
+    ObjectRef, Relation, RelationName, Rights, RowChange, RowRules, SHOWN_FROM, TableAlteration,
 };
 
 mod authorized;
@@ -93,7 +93,7 @@ impl Inside {
 /// What a database's catalog has in common with those of its transactions.
 pub(crate) struct Shared {
     ids: AtomicU64,
-    versions: AtomicU64,
+    versions: Arc<AtomicU64>,
     /// Files that statements named by their path, so that the next one need not open them again.
     paths: Mutex<HashMap<String, Arc<FileRelation>>>,
     observers: RwLock<Vec<Weak<dyn CatalogObserver>>>,
@@ -151,7 +151,7 @@ impl Default for Shared {
     fn default() -> Self {
         Self {
             ids: AtomicU64::new(OBJECTS_FROM),
-            versions: AtomicU64::new(1),
+            versions: Arc::new(AtomicU64::new(1)),
             paths: Mutex::default(),
             observers: RwLock::default(),
             shown: Mutex::default(),
@@ -205,6 +205,18 @@ impl Catalog {
     pub fn retain_history(&self, retention: i64) {
         let base = self.inside.as_ref().map_or(self, |inside| &*inside.base);
         self.shared.history.retain(retention, micros_now(), base.snapshot().0);
+    }
+
+    /// Goes on with the past of a database that is opened: what there is now has been there since a moment, and
+    /// `earlier` has what was before that. Times are microseconds since 1970.
+    pub fn resume_history(&self, retention: i64, since: i64, earlier: Weak<dyn EarlierHistory>) {
+        self.shared.history.resume(retention, since, self.snapshot().0, earlier);
+    }
+
+    /// An empty catalog for what this one was at a moment: its tables have other versions than all tables of this one.
+    pub fn of_past(&self) -> Self {
+        let shared = Shared { versions: self.shared.versions.clone(), ..Shared::default() };
+        Self::with_root(Arc::default(), Arc::new(shared))
     }
 
     /// How much there is of the past.

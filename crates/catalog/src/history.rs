@@ -2,11 +2,12 @@
 //!
 //! Nothing is copied: no version of a table ever changes, so to keep one is to keep what it shares with the others, and
 //! what they do not have any more. Rows that were deleted stay in memory, and segments that were rewritten on disk,
-//! until no moment has them. The past begins when the database is opened, or retention is switched on.
+//! until no moment has them. The past begins when retention is switched on. What there was before the database was
+//! opened is on disk, and read from there when somebody asks ([`EarlierHistory`]).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 use diligence_base::{Error, Result};
 use parking_lot::Mutex;
@@ -17,6 +18,15 @@ use crate::snapshot::Root;
 /// Moments at most; when there are more, every other one of the older half is forgotten.
 const MOMENTS_MAX: usize = 1 << 16;
 
+/// The past of a database before it was opened.
+pub trait EarlierHistory: Send + Sync {
+    /// The names and rows of a moment; `None` if it is not kept. Blocks the calling thread while they are read. Fails
+    /// with kind `File` if they cannot be read, `Resource` if they do not fit into memory.
+    fn at(&self, moment: i64) -> Result<Option<CatalogSnapshot>>;
+    /// The oldest moment that is kept; `None` if there is none.
+    fn oldest(&self) -> Option<i64>;
+}
+
 /// The past of a database. Times are microseconds since 1970. Used from any thread.
 #[derive(Default)]
 pub struct History {
@@ -24,6 +34,8 @@ pub struct History {
     retention: AtomicI64,
     /// Since when there are which names, in order.
     moments: Mutex<VecDeque<(i64, Arc<Root>)>>,
+    /// What was before them.
+    earlier: Mutex<Option<Weak<dyn EarlierHistory>>>,
 }
 
 /// How much there is of a database's past.
@@ -55,6 +67,17 @@ impl History {
         let gone = self.forgotten(&mut moments, now);
         drop(moments);
         drop(gone);
+    }
+
+    /// Goes on with the past of a database that is opened: `root` has been what there is since a moment, and what was
+    /// before that is known to `earlier`.
+    pub(crate) fn resume(&self, retention: i64, since: i64, root: Arc<Root>, earlier: Weak<dyn EarlierHistory>) {
+        *self.earlier.lock() = Some(earlier);
+        self.retain(retention, since, root);
+    }
+
+    fn earlier(&self) -> Option<Arc<dyn EarlierHistory>> {
+        self.earlier.lock().as_ref().and_then(Weak::upgrade)
     }
 
     /// There are other names from now on. Gives what is forgotten for that, to be dropped where nobody waits.
@@ -115,21 +138,30 @@ impl History {
         let moments = self.moments.lock();
         let found = moments.partition_point(|(since, _)| *since <= moment).checked_sub(1);
         let is_kept = moment >= now.saturating_sub(self.retention());
-        match found.and_then(|place| moments.get(place)).filter(|_| is_kept) {
-            Some((_, root)) => Ok(CatalogSnapshot(root.clone())),
-            None => {
-                let error = Error::value("the past of this database does not reach back so far").with_code("72000");
-                Err(error.with_hint("system.history says how far it does"))
-            }
+        let found = found.and_then(|place| moments.get(place)).filter(|_| is_kept);
+        if let Some((_, root)) = found {
+            return Ok(CatalogSnapshot(root.clone()));
         }
+        // Reading it takes long, and changes do not wait for that.
+        drop(moments);
+        if let Some(earlier) = self.earlier().filter(|_| is_kept)
+            && let Some(snapshot) = earlier.at(moment)?
+        {
+            return Ok(snapshot);
+        }
+        let error = Error::value("the past of this database does not reach back so far").with_code("72000");
+        Err(error.with_hint("system.history says how far it does"))
     }
 
     /// How much there is.
     pub(crate) fn state(&self, now: i64) -> HistoryState {
         let retention = self.retention();
         let moments = self.moments.lock();
-        let oldest = moments.front().map(|(since, _)| (*since).max(now.saturating_sub(retention)));
-        HistoryState { retention, moments: moments.len(), oldest, now }
+        let (count, first) = (moments.len(), moments.front().map(|(since, _)| *since));
+        drop(moments);
+        let earlier = self.earlier().filter(|_| retention > 0).and_then(|earlier| earlier.oldest());
+        let oldest = first.into_iter().chain(earlier).min().map(|since| since.max(now.saturating_sub(retention)));
+        HistoryState { retention, moments: count, oldest, now }
     }
 }
 
@@ -164,6 +196,35 @@ mod tests {
         assert_eq!(history.state(125), HistoryState { retention: 100, moments: 4, oldest: Some(25), now: 125 });
         history.retain(0, 126, root(126));
         assert_eq!(history.state(126), HistoryState { now: 126, ..HistoryState::default() });
+    }
+
+    struct Earlier;
+
+    impl EarlierHistory for Earlier {
+        fn at(&self, moment: i64) -> Result<Option<CatalogSnapshot>> {
+            Ok((30..50).contains(&moment).then(|| CatalogSnapshot(root(moment as u64))))
+        }
+
+        fn oldest(&self) -> Option<i64> {
+            Some(30)
+        }
+    }
+
+    #[test]
+    fn what_was_before_the_opening_is_asked_for_elsewhere() {
+        let (history, earlier) = (History::default(), Arc::new(Earlier));
+        let weak: Weak<dyn EarlierHistory> = Arc::downgrade(&(earlier.clone() as Arc<dyn EarlierHistory>));
+        history.resume(100, 50, root(50), weak);
+        history.goes_on(|| 60, &root(60));
+        let all = [29, 30, 49, 50, 59, 60].map(|moment| at(&history, moment, 70));
+        assert_eq!(all, [Err("72000"), Ok(30), Ok(49), Ok(50), Ok(50), Ok(60)]);
+        assert_eq!(history.state(70).oldest, Some(30));
+        // What is not retained any more is not asked for.
+        assert_eq!([35, 40].map(|moment| at(&history, moment, 140)), [Err("72000"), Ok(40)]);
+        assert_eq!(history.state(140).oldest, Some(40));
+        drop(earlier);
+        assert_eq!(at(&history, 49, 140), Err("72000"));
+        assert_eq!(at(&history, 50, 140), Ok(50));
     }
 
     #[test]

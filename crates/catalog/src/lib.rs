@@ -103,10 +103,11 @@ pub use enums::EnumChange;
 pub use files::FileRelation;
 pub use followed::RowRules;
 pub use guard::{LockGuard, LockWay, RowsLocked};
-pub use history::{History, HistoryState};
+pub use history::{EarlierHistory, History, HistoryState};
 pub use index::IndexState;
 pub use key_store::KeyStore;
 pub use macros::{MACRO_BODIES, MACRO_BODY, MacroBody, MacroParameter, is_macro_unless_there, macro_bodies};
+pub use moment::micros_now;
 pub use moved::{FollowedSince, RowNow};
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,

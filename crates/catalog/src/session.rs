@@ -5,6 +5,7 @@ mod acting;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -57,6 +58,8 @@ pub struct SessionCatalogs {
     own_rights: Arc<Rights>,
     /// Whom it acts as.
     acting: Arc<RwLock<Acting>>,
+    /// Whether its transaction only reads.
+    only_reads: Arc<AtomicBool>,
     shown: Arc<Shown>,
 }
 
@@ -124,6 +127,7 @@ impl SessionCatalogs {
             on_commit: Arc::default(),
             own_rights: rights,
             acting: Arc::default(),
+            only_reads: Arc::default(),
             shown,
         }
     }
@@ -345,9 +349,25 @@ impl SessionCatalogs {
         }
     }
 
+    /// Says whether statements only read from now on, so that no sequence counts but temporary ones.
+    pub fn set_only_reads(&self, only_reads: bool) {
+        self.only_reads.store(only_reads, Ordering::Relaxed);
+    }
+
+    /// Fails with code 25006 if a sequence is not to count now.
+    fn check_counting(&self, function: &str, name: &RelationName) -> Result<()> {
+        if name.is_temporary() || !self.only_reads.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let error = Error::input(format!("cannot execute {function}() in a read-only transaction")).with_code("25006");
+        Err(error.with_hint("begin one that may write: BEGIN READ WRITE"))
+    }
+
     /// The next number of a sequence. May wait for a disk. Fails with code 42P01 if there is none of the name, 42809 if
-    /// that is something else, 42501 if the session may not, 2200H behind the last number, and as a log fails.
+    /// that is something else, 42501 if the session may not, 25006 if its statements only read, 2200H behind the last
+    /// number, and as a log fails.
     pub fn next_value(&self, name: &RelationName) -> Result<i64> {
+        self.check_counting("nextval", name)?;
         let (catalog, sequence) = self.sequence(name, &[Privilege::Usage, Privilege::Update])?;
         let number = catalog.next_value(&sequence)?;
         let mut given = self.given.lock();
@@ -379,6 +399,7 @@ impl SessionCatalogs {
     /// Has a sequence go on from a state. Fails as [`next_value`](Self::next_value) does, with code 22003 for a number
     /// outside of its own.
     pub fn set_value(&self, name: &RelationName, state: SequenceState) -> Result<()> {
+        self.check_counting("setval", name)?;
         let (catalog, sequence) = self.sequence(name, &[Privilege::Update])?;
         catalog.set_value(&sequence, state)?;
         if state.is_called {

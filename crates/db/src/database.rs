@@ -31,7 +31,7 @@ use crate::data_folder::{DataChanges, DataFolder};
 use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;
-use crate::settings::{Defaults, Settings, SettingsView, budget};
+use crate::settings::{Defaults, Settings, SettingsView, budget, is_everybodys};
 use crate::status::Status;
 use crate::system::WaitingQuery;
 
@@ -164,13 +164,20 @@ impl Database {
         let segment_format = Arc::<FormatChoice>::default();
         let (mut kept, mut read) = (None, None);
         if let Some(folder) = &options.folder {
-            let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
+            let naming = || PlannerOptions { paths_are_tables: true, ..planning.clone() };
+            let planner = planner.for_session(catalogs.clone(), naming());
+            let (template, shown) = (planner.for_session(catalogs, naming()), postgres.clone());
+            let of_past = move |past: &Arc<Catalog>| {
+                let rights = Arc::new(Rights::all());
+                let catalogs = SessionCatalogs::new(past.clone(), Arc::default(), shown.clone(), rights);
+                template.for_session(catalogs, template.options().clone())
+            };
             let (sizes, format) = (options.segments, segment_format.clone());
             let buffer = Some(engine.buffer().clone());
             let store = StoreOptions { sizes, format, buffer, ..StoreOptions::new(folder, files.clone()) };
             match options.read_only {
                 true => read = Some(KeptFolder::read(&store, &catalog, &planner, engine.table_memory())?),
-                false => kept = Some(KeptFolder::open(store, &catalog, &planner, engine.table_memory())?),
+                false => kept = Some(KeptFolder::open(store, &catalog, &planner, engine.table_memory(), of_past)?),
             }
         }
         let mut inner = Inner {
@@ -196,6 +203,12 @@ impl Database {
             let data = DataFolder::new(&options.data, &inner.files)?;
             data.look(&inner.catalog, &inner.files)?;
             inner.data = Some(data);
+        }
+        for (name, value) in inner.catalog.snapshot().authority().settings() {
+            // One that nobody knows any more holds nobody up.
+            if is_everybodys(name) {
+                let _ = inner.settings(&Settings::at_the_opening(), &inner.planner).set(name, value);
+            }
         }
         // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set
         // here, what is a session's in every session.

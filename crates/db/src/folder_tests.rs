@@ -245,6 +245,141 @@ fn tables_are_read_as_they_were() {
     assert_eq!(number(&session, "SELECT states FROM system.history"), 0);
 }
 
+/// Copies a folder as it is, as a crash of the process would leave it.
+fn copied(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => copied(&from, &to),
+            false => assert!(fs::copy(&from, &to).is_ok()),
+        }
+    }
+}
+
+#[test]
+fn settings_for_all_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let shown = |session: &Session, name: &str| session.setting(name).unwrap();
+    let check = |database: &Database, sharing: &str, fragments: &str| {
+        let session = database.session();
+        assert_eq!(shown(&session, "sharing_columns"), sharing);
+        assert_eq!(shown(&session, "fragment_wise"), fragments);
+        assert_eq!(shown(&session, "query_memory"), "65.0 MiB");
+    };
+    {
+        let database = open(&path);
+        let session = database.session();
+        run(&session, "ALTER SYSTEM SET sharing_columns = 11");
+        run(&session, "ALTER SYSTEM SET fragment_wise = off");
+        run(&session, "ALTER ROLE ALL SET query_memory = '65MiB'");
+        assert_eq!(code(&session, "ALTER SYSTEM SET fragment_wise = perhaps"), "22023");
+        assert_eq!(shown(&session, "fragment_wise"), "on");
+        check(&database, "11", "off");
+    }
+    // From the log, then from an image.
+    let database = open(&path);
+    check(&database, "11", "off");
+    database.checkpoint().unwrap();
+    drop(database);
+    let database = open(&path);
+    check(&database, "11", "off");
+    // What is said when the database is opened comes first.
+    drop(database);
+    let settings = vec![("sharing_columns".to_owned(), "12".to_owned()), ("fragment_wise".to_owned(), "on".to_owned())];
+    let database = Database::open(DatabaseOptions { settings, ..options(&path) }).unwrap();
+    check(&database, "12", "on");
+    let export = folder.path().join("export");
+    run(&database.session(), &format!("EXPORT DATABASE '{}'", export.display()));
+    let other = open(&folder.path().join("other"));
+    run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
+    check(&other, "30", "off");
+    run(&other.session(), "ALTER SYSTEM RESET fragment_wise");
+    assert_eq!(shown(&other.session(), "fragment_wise"), "on");
+}
+
+#[test]
+fn the_past_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let time = |session: &Session| {
+        let rows = session.execute("SELECT clock_timestamp()::text").unwrap().collect().unwrap();
+        rows[0].column(0).as_string_view().value(0).to_owned()
+    };
+    let at = |session: &Session, time: &str, sql: &str| {
+        number(session, &sql.replace("$", &format!("t FOR SYSTEM_TIME AS OF '{time}'")))
+    };
+    let database = open(&path);
+    let session = database.session();
+    run(&session, "CREATE FUNCTION half(a INT) RETURNS INT LANGUAGE sql IMMUTABLE AS 'SELECT a / 2'");
+    run(&session, "CREATE TABLE t (a INT PRIMARY KEY, b INT, m INT GENERATED ALWAYS AS (half(b)) STORED)");
+    run(&session, "CREATE INDEX halves ON t (half(a))");
+    run(&session, "INSERT INTO t SELECT g, g FROM generate_series(1, 3000) g");
+    let before = time(&session);
+    run(&session, "SET history_retention = '1h'");
+    let first = time(&session);
+    run(&session, "DELETE FROM t WHERE a > 100");
+    run(&session, "UPDATE t SET b = 0");
+    let second = time(&session);
+    database.checkpoint().unwrap();
+    run(&session, "ALTER TABLE t ADD COLUMN c INT DEFAULT 7");
+    run(&session, "BEGIN");
+    run(&session, "DELETE FROM t WHERE a > 50");
+    let inside = time(&session);
+    run(&session, "DELETE FROM t WHERE a > 10");
+    run(&session, "COMMIT");
+    let third = time(&session);
+    run(&session, "DROP TABLE t");
+    run(&session, "CREATE TABLE u (a INT)");
+    let check = |session: &Session, setting: &str| {
+        assert_eq!(number(session, "SELECT retention_ms FROM system.history"), 3_600_000, "{setting}");
+        assert_eq!(at(session, &first, "SELECT count(*) FROM $"), 3000, "{setting}");
+        assert_eq!(at(session, &first, "SELECT sum(m) FROM $ WHERE a <= 10"), 25, "{setting}");
+        assert_eq!(at(session, &first, "SELECT b FROM $ WHERE half(a) = 40 AND a % 2 = 1"), 81, "{setting}");
+        assert_eq!(at(session, &second, "SELECT count(*) + sum(b) FROM $"), 100, "{setting}");
+        assert_eq!(at(session, &inside, "SELECT sum(c) FROM $"), 700, "{setting}");
+        assert_eq!(at(session, &third, "SELECT sum(c) FROM $"), 70, "{setting}");
+        assert_eq!(code(session, &format!("SELECT * FROM t AT (TIMESTAMP => '{before}')")), "72000", "{setting}");
+        assert_eq!(code(session, "SELECT * FROM t FOR SYSTEM_TIME AS OF now()"), "42P01", "{setting}");
+        let both = format!(
+            "SELECT count(*) FROM t AT (TIMESTAMP => '{first}') x JOIN t AT (TIMESTAMP => '{third}') y \
+                            ON x.a = y.a"
+        );
+        assert_eq!(number(session, &both), 10, "{setting}");
+    };
+    check(&session, "the same process");
+    let crashed = folder.path().join("crashed");
+    copied(&path, &crashed);
+    drop((session, database));
+    for (folder, setting) in [(&path, "closed and opened"), (&crashed, "after a crash")] {
+        let database = open(folder);
+        let session = database.session();
+        check(&session, setting);
+        // Checkpoints take nothing of it, and RESET ALL does not end it.
+        database.checkpoint().unwrap();
+        run(&session, "INSERT INTO u VALUES (1)");
+        run(&session, "RESET ALL");
+        database.checkpoint().unwrap();
+        check(&session, setting);
+        drop((session, database));
+        let database = open(folder);
+        let session = database.session();
+        check(&session, setting);
+        // A backup begins without a past.
+        let backup = folder.with_extension("backup");
+        run(&session, &format!("BACKUP DATABASE TO '{}'", backup.display()));
+        let restored = open(&backup).session();
+        assert_eq!(number(&restored, "SELECT retention_ms FROM system.history"), 0);
+        assert_eq!(number(&restored, "SELECT count(*) FROM u"), 1);
+        run(&session, "SET history_retention = 0");
+        drop((session, database));
+        let session = open(folder).session();
+        assert_eq!(number(&session, "SELECT retention_ms FROM system.history"), 0);
+        assert_eq!(code(&session, &format!("SELECT * FROM t AT (TIMESTAMP => '{first}')")), "72000");
+    }
+}
+
 #[test]
 fn a_large_first_insert_chooses_bounds() {
     let folder = tempfile::tempdir().unwrap();

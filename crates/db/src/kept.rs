@@ -1,6 +1,7 @@
 //! What a database on disk needs of the rest: definitions become relations again when it is opened, and somebody makes
 //! checkpoints while it is open.
 
+use std::borrow::Borrow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ pub(crate) struct KeptFolder {
 }
 
 impl KeptFolder {
-    /// Opens the options' folder into a catalog. `planner` is one that may name files. Fails with kind `File` if the
+    /// Opens the options' folder into a catalog. `planner` is one that may name files, `of_past` makes such a one of a
+    /// catalog of the past. Fails with kind `File` if the
     /// folder cannot be used, is damaged or is open in another process, `Resource` if its rows do not fit into
     /// `memory`.
     pub(crate) fn open(
@@ -41,12 +43,13 @@ impl KeptFolder {
         catalog: &Arc<Catalog>,
         planner: &Planner,
         memory: &QueryMemory,
+        of_past: impl Fn(&Arc<Catalog>) -> Planner + Send + Sync + 'static,
     ) -> Result<Self> {
         let folder = &options.folder;
         make_folder(&*options.disk, folder)?;
         let lock = FolderLock::take(folder)?;
         let options = StoreOptions { readers: Some(Arc::new(ReadersLock::of(folder)?)), ..options };
-        let definitions = Definitions { planner, memory };
+        let definitions = Definitions { planner, memory: memory.clone() };
         let opened = Store::open(options, catalog.clone(), &definitions);
         let opened = opened.map_err(|error| match error.kind() {
             diligence_base::ErrorKind::Resource => {
@@ -55,6 +58,8 @@ impl KeptFolder {
             _ => error,
         });
         let store = Arc::new(opened?);
+        let memory = memory.clone();
+        store.read_past_with(move |past| Box::new(Definitions { planner: of_past(past), memory: memory.clone() }));
         let checkpoints = {
             let store = store.clone();
             ThreadSpawn.spawn("checkpoints".into(), Box::new(move || store.make_checkpoints()))
@@ -71,7 +76,7 @@ impl KeptFolder {
         planner: &Planner,
         memory: &QueryMemory,
     ) -> Result<FolderReader> {
-        FolderReader::open(options, catalog, &Definitions { planner, memory })
+        FolderReader::open(options, catalog, &Definitions { planner, memory: memory.clone() })
     }
 
     /// Saves what can be saved of the options' folder into another one, by way of an empty catalog. Fails as
@@ -84,7 +89,7 @@ impl KeptFolder {
         memory: &QueryMemory,
     ) -> Result<Repaired> {
         let _lock = FolderLock::take(&options.folder)?;
-        diligence_native::repair(options, to, catalog, &Definitions { planner, memory })
+        diligence_native::repair(options, to, catalog, &Definitions { planner, memory: memory.clone() })
     }
 
     /// Says where other processes can speak to this one: a URL. Fails with kind `File`.
@@ -115,12 +120,18 @@ impl Drop for KeptFolder {
 }
 
 /// Reads definitions back, as statements are read.
-struct Definitions<'a> {
-    planner: &'a Planner,
-    memory: &'a QueryMemory,
+struct Definitions<P> {
+    planner: P,
+    memory: QueryMemory,
 }
 
-impl Surroundings for Definitions<'_> {
+impl<P: Borrow<Planner>> Definitions<P> {
+    fn planner(&self) -> &Planner {
+        self.planner.borrow()
+    }
+}
+
+impl<P: Borrow<Planner>> Surroundings for Definitions<P> {
     fn expression(&self, text: &str) -> Result<Expr> {
         parse::expression(text)
     }
@@ -133,12 +144,12 @@ impl Surroundings for Definitions<'_> {
         expressions: &[Option<Arc<Expr>>],
         condition: Option<&Expr>,
     ) -> Result<Arc<dyn RowFunction>> {
-        self.planner.row_function(table, columns, key, expressions, condition)
+        self.planner().row_function(table, columns, key, expressions, condition)
     }
 
     fn view(&self, definition: &str, columns: SchemaRef) -> Result<View> {
         let (definition, triggers) = View::parts_of(definition)?;
-        let parsed = self.planner.parse(definition)?;
+        let parsed = self.planner().parse(definition)?;
         match parsed.statement {
             SyntaxTree::Statement(source) => {
                 Ok(View { source: source.into(), depth: parsed.depth, schema: columns, triggers })
@@ -148,7 +159,7 @@ impl Surroundings for Definitions<'_> {
     }
 
     fn routine(&self, definition: &str) -> Result<Routine> {
-        let parsed = self.planner.parse(definition)?;
+        let parsed = self.planner().parse(definition)?;
         match parsed.statement {
             SyntaxTree::Statement(source) => Ok(Routine { source: source.into(), depth: parsed.depth }),
             _ => Err(Error::file(format!("no function is made by: {definition}"))),
@@ -156,8 +167,8 @@ impl Surroundings for Definitions<'_> {
     }
 
     fn files(&self, definition: &str) -> Result<FileRelation> {
-        let parsed = self.planner.parse(definition)?;
-        let planned = self.planner.plan(&self.planner.catalogs().snapshot(), &parsed, &[])?;
+        let parsed = self.planner().parse(definition)?;
+        let planned = self.planner().plan(&self.planner().catalogs().snapshot(), &parsed, &[])?;
         if let Planned::Other(statement) = planned
             && let Statement::Command(Command::CreateExternalTable { relation, .. }) = *statement
             && let Some(files) = Arc::into_inner(relation)

@@ -31,7 +31,7 @@ pub const SERVER_VERSION: &str = "16.6";
 
 /// PostgreSQL's settings: names, first values, categories, kinds, and what they are.
 #[rustfmt::skip]
-pub(crate) const KNOWN: [(&str, &str, &str, SettingKind, &str); 153] = [
+pub(crate) const KNOWN: [(&str, &str, &str, SettingKind, &str); 155] = [
     ("application_name", "", LOGGED, Text, "What the client calls itself."),
     ("backslash_quote", "safe_encoding", COMPATIBILITY, Choice, "Whether \\' stands for a quote."),
     ("block_size", "8192", PRESET, Whole, "Bytes of a block."),
@@ -150,6 +150,7 @@ pub(crate) const KNOWN: [(&str, &str, &str, SettingKind, &str); 153] = [
     ("server_version", SERVER_VERSION, PRESET, Text, "The version of PostgreSQL that clients are told."),
     ("server_version_num", "160006", PRESET, Whole, "The same as a number."),
     ("session_authorization", "", PRESET, Text, "Who the session's user is."),
+    ("session_replication_role", "origin", STATEMENTS, Choice, "Which triggers fire."),
     ("standard_conforming_strings", "on", COMPATIBILITY, Switch, "Whether backslashes in texts are letters."),
     ("statement_timeout", "0", STATEMENTS, Time, "How long a statement may run."),
     ("stats_fetch_consistency", "cache", "Statistics / Cumulative Query and Index Statistics", Choice, NOTHING),
@@ -166,6 +167,7 @@ pub(crate) const KNOWN: [(&str, &str, &str, SettingKind, &str); 153] = [
     ("track_counts", "on", "Statistics / Cumulative Query and Index Statistics", Switch, NOTHING),
     ("track_functions", "none", "Statistics / Cumulative Query and Index Statistics", Choice, NOTHING),
     ("track_io_timing", "off", "Statistics / Cumulative Query and Index Statistics", Switch, NOTHING),
+    ("transaction_deferrable", "off", STATEMENTS, Switch, "Whether the transaction may be deferred."),
     ("transaction_isolation", "read committed", STATEMENTS, Choice, "What the transaction sees of others."),
     ("transaction_read_only", "off", STATEMENTS, Switch, "Whether the transaction only reads."),
     ("transaction_timeout", "0", STATEMENTS, Time, "How long a transaction may take."),
@@ -186,6 +188,11 @@ pub(crate) const KNOWN: [(&str, &str, &str, SettingKind, &str); 153] = [
     ("work_mem", "4MB", PLANNER, Text, NOTHING),
     ("xmloption", "content", STATEMENTS, Choice, "Whether XML is a document."),
 ];
+
+/// What kind of value a setting of PostgreSQL's has; `None` if it is none of these.
+pub(crate) fn kind_of_setting(name: &str) -> Option<SettingKind> {
+    KNOWN.iter().find(|(known, ..)| *known == name).map(|(.., kind, _)| *kind)
+}
 
 /// The names of PostgreSQL's settings that are shown, with their first values.
 pub fn known_settings() -> impl Iterator<Item = (&'static str, &'static str)> {

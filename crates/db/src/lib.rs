@@ -56,6 +56,7 @@ mod session;
 mod sessions_tests;
 mod settings;
 mod settings_of_duckdb;
+mod settings_of_folder;
 mod sqlstate;
 mod statement;
 pub mod status;

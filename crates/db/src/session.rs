@@ -440,15 +440,28 @@ impl Session {
             // Accepted when the database was opened.
             let _ = session.set(&name, &value);
         }
-        for (name, value) in session.0.planner.catalogs().role_settings() {
+        for (name, value) in session.initial_settings() {
             // One that nobody knows any more holds nobody up. Limits of functions are looked up when queries begin;
             // what all sessions have is not this one's to change.
-            if !FunctionLimits::is_one(&name) {
+            if !FunctionLimits::is_one(&name) && !settings::is_everybodys(&name) {
                 let _ = session.set(&name, &value);
             }
         }
         session.tell_settings();
         session
+    }
+
+    /// What it begins with: what ALTER SYSTEM and ALTER ROLE have set, but for what was given when the database was
+    /// opened.
+    pub fn initial_settings(&self) -> Vec<(String, String)> {
+        let defaults = self.0.database.defaults();
+        let settings = self.0.planner.catalogs().initial_settings().into_iter();
+        settings.filter(|(name, _)| defaults.given(name).is_none()).collect()
+    }
+
+    /// Whether its statements only read from now on, so that no sequence counts but temporary ones.
+    pub fn set_only_reads(&self, only_reads: bool) {
+        self.0.planner.catalogs().set_only_reads(only_reads);
     }
 
     /// The database.

@@ -4,7 +4,6 @@
 //! session's planner (how statements are read, and files written).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -349,7 +348,7 @@ impl Defaults {
     }
 
     /// The value given when the database was opened, if one was.
-    fn given(&self, name: &str) -> Option<String> {
+    pub(crate) fn given(&self, name: &str) -> Option<String> {
         self.given.read().iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone())
     }
 
@@ -496,22 +495,8 @@ impl SettingsView<'_> {
             Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
             Setting::StageWorkers => self.engine.set_stage_workers(value.parse::<StageWorkers>()?),
             Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
-            Setting::HistoryRetention => {
-                let retention = i64::try_from(duration(value)?.as_micros()).unwrap_or(i64::MAX);
-                self.planner.catalogs().catalog().retain_history(retention);
-            }
-            Setting::FragmentDirectories => {
-                let directories = value.split(',').map(str::trim).filter(|path| !path.is_empty());
-                let directories = directories.map(PathBuf::from).collect::<Vec<_>>();
-                match self.store {
-                    Some(store) => store.set_directories(&directories)?,
-                    None if directories.is_empty() => {}
-                    None => {
-                        let error = Error::unsupported("a database in memory has no rows on disks").with_code("0A000");
-                        return Err(error.with_hint("open a database in a folder"));
-                    }
-                }
-            }
+            Setting::HistoryRetention => self.set_history_retention(value)?,
+            Setting::FragmentDirectories => self.set_fragment_directories(value)?,
             Setting::FragmentWise => own.fragment_wise = is_on(value)?,
             Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {
@@ -611,7 +596,8 @@ impl SettingsView<'_> {
     /// Gives a setting its default back: the one given when the database was opened, or the built-in one.
     pub(crate) fn reset(&self, name: &str) -> Result<()> {
         let name = own_name(name);
-        match (Setting::of_name(name), self.defaults.given(name)) {
+        let kept = || self.planner.catalogs().initial_settings().remove(name);
+        match (Setting::of_name(name), self.defaults.given(name).or_else(kept)) {
             (Some(Setting::Workers), _) => Ok(()),
             (_, Some(value)) => self.set(name, &value),
             (Some(setting), None) => {
@@ -644,8 +630,8 @@ impl SettingsView<'_> {
     pub(crate) fn reset_all(&self) -> Result<()> {
         let own = |setting: &Setting| match setting {
             Setting::Python | Setting::Wasm if !self.may_program() => false,
-            // It says where rows lie, also after this session.
-            Setting::FragmentDirectories => false,
+            // They say where rows lie and how long they stay, also after this session.
+            Setting::FragmentDirectories | Setting::HistoryRetention => false,
             setting => self.settings.may_change_engine || !setting.is_engines(),
         };
         for setting in Setting::ALL.into_iter().filter(own) {

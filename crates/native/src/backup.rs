@@ -123,7 +123,7 @@ pub(crate) fn fill(
         }
     }
     disk.sync_folder(&segments).map_err(|error| failed(&segments, &error))?;
-    backup.image_bytes = image::write(&**disk, folder, FIRST, snapshot, next_object, &HashMap::new())?;
+    backup.image_bytes = image::write(&**disk, folder, FIRST, snapshot, next_object, &HashMap::new(), None)?;
     Ok(backup)
 }
 

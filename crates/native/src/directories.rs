@@ -58,7 +58,8 @@ pub(crate) struct Directories {
     others: RwLock<Vec<Place>>,
 }
 
-fn read_text(disk: &dyn Disk, path: &Path) -> Result<Option<String>> {
+/// What a file says; `None` if it is not there. Fails with kind `File`, with code XX001 if it is no text.
+pub(crate) fn read_text(disk: &dyn Disk, path: &Path) -> Result<Option<String>> {
     let file = match disk.open(path, OpenMode::READ) {
         Ok(file) => file,
         Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
@@ -73,7 +74,7 @@ fn read_text(disk: &dyn Disk, path: &Path) -> Result<Option<String>> {
 }
 
 /// Writes a file under another name and gives it its own at the end, so that it is whole or as it was.
-fn write_text(disk: &dyn Disk, unfinished: &Path, path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write_text(disk: &dyn Disk, unfinished: &Path, path: &Path, text: &str) -> Result<()> {
     // One that a crash has left.
     let _ = disk.remove_file(unfinished);
     let written = disk.open(unfinished, OpenMode::CREATE_NEW).and_then(|file| {

@@ -11,14 +11,16 @@ use diligence_catalog::{CatalogSnapshot, DEFAULT_SCHEMA, NativeTable, Object, Pi
 
 use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
 use crate::record::{
-    encode_authority, encode_end, encode_keys, encode_relation, encode_rows, encode_schema, encode_stored,
+    encode_authority, encode_end, encode_keys, encode_moment, encode_relation, encode_rows, encode_schema,
+    encode_stored,
 };
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 4 << 20;
 
 /// Writes the image of this number, in the place of none, and gives its length in bytes. Under its name it is complete.
-/// `moved` has tables whose rows lie elsewhere since the snapshot.
+/// `moved` has tables whose rows lie elsewhere since the snapshot, and `moment` says when that was, if the past is
+/// retained.
 /// Fails with kind `File`; then there is nothing of it.
 pub fn write(
     disk: &dyn Disk,
@@ -27,6 +29,7 @@ pub fn write(
     snapshot: &CatalogSnapshot,
     next_object: u64,
     moved: &HashMap<ObjectId, Arc<NativeTable>>,
+    moment: Option<i64>,
 ) -> Result<u64> {
     let path = Purpose::Image.path(folder, number);
     let unfinished = folder.join("image.new");
@@ -35,6 +38,7 @@ pub fn write(
     let written = || {
         let file = create(disk, &unfinished, Purpose::Image, number, 0).map_err(|error| failed(&unfinished, &error))?;
         let mut image = ImageFile { file, path: &unfinished, frames: Vec::new(), end: FILE_HEAD_BYTES, next: 0 };
+        moment.into_iter().try_for_each(|moment| image.put(&encode_moment(moment)))?;
         image.put_all(snapshot, next_object, moved)?;
         let renamed = image.file.sync().and_then(|()| disk.rename(&unfinished, &path));
         renamed.and_then(|()| disk.sync_folder(folder)).map_err(|error| failed(&path, &error))?;

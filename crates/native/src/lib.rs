@@ -8,6 +8,7 @@
 //!            log-000008    …
 //!            segments/     rows to which the image refers: files that never change
 //!            directories   where other disks have more of them
+//!            history       for how long the past is retained: older images and logs stay as long
 //! ```
 //!
 //! A change is an entry of the log, behind the rows that it brings. It is acknowledged, and seen by other statements,
@@ -33,6 +34,7 @@ mod files;
 mod image;
 mod lock;
 mod log;
+mod past;
 mod reader;
 mod record;
 mod repair;

@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use diligence_base::seams::{Disk, DiskFile};
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::{Entry, Journal, LogPosition, Staged};
-use diligence_catalog::{NewRows, StoredCluster};
+use diligence_catalog::{NewRows, StoredCluster, micros_now};
 use parking_lot::{Condvar, Mutex};
 
 use crate::files::{FILE_HEAD_BYTES, MARK_BYTES, Purpose, create, failed, frame, mark};
-use crate::record::{encode_entry, encode_group, encode_rows, encode_stored};
+use crate::record::{encode_entry, encode_group, encode_moment, encode_rows, encode_stored};
 
 /// Rows that are more than this go into the log before their entry.
 const STAGED_BYTES_MAX: usize = 4 << 20;
@@ -67,6 +67,17 @@ struct State {
     next_statement: u64,
     /// Segments that entries refer to, with the number of the last such log.
     segments: HashMap<u64, u64>,
+    /// The last moment that was written, if entries say when they are made.
+    moment: Option<i64>,
+}
+
+impl State {
+    /// The moment of what happens now, in microseconds since 1970, if entries have one. Clocks may be set back; the log
+    /// is in order.
+    fn now(&mut self) -> Option<i64> {
+        self.moment = self.moment.map(|last| last.max(micros_now()));
+        self.moment
+    }
 }
 
 /// The file, and how far it is.
@@ -111,6 +122,7 @@ impl Log {
             is_writing: false,
             next_statement: number << STATEMENTS_BITS,
             segments: HashMap::new(),
+            moment: None,
         };
         let (state, written, staged) = (Mutex::new(state), Condvar::new(), Arc::default());
         Ok(Self { disk, folder: folder.to_owned(), state, written, staged })
@@ -129,6 +141,23 @@ impl Log {
     /// Whether an entry of the present log, or of an earlier one that was not forgotten, refers to a segment.
     pub fn refers_to(&self, segment: u64) -> bool {
         self.state.lock().segments.contains_key(&segment)
+    }
+
+    /// Whether it is an entry of a log before this one, and of none since.
+    pub fn referred_before(&self, segment: u64, number: u64) -> bool {
+        self.state.lock().segments.get(&segment).is_some_and(|log| *log < number)
+    }
+
+    /// Has entries say when they are made from now on, in microseconds since 1970 and after `last`; or not, if that is
+    /// `None`.
+    pub fn keep_moments(&self, last: Option<i64>) {
+        self.state.lock().moment = last;
+    }
+
+    /// Now, in microseconds since 1970, if entries say when they are made: no earlier one is younger, no later one
+    /// older.
+    pub fn moment(&self) -> Option<i64> {
+        self.state.lock().now()
     }
 
     /// No log before this one is read any more.
@@ -285,10 +314,12 @@ impl Journal for Log {
             return Err(error.with_code("40001").with_hint("run the statement again"));
         }
         state.queued_bytes += record.len();
+        let moment = state.now().map(encode_moment);
         let number = state.target.number;
         let segments = entries.iter().flat_map(|(staged, _)| &staged.segments);
         state.segments.extend(segments.map(|segment| (*segment, number)));
         state.queue.extend(entries.into_iter().flat_map(|(staged, _)| staged.encoded));
+        state.queue.extend(moment);
         state.queue.push(record);
         state.appended += 1;
         Ok(state.appended)

@@ -144,6 +144,10 @@ pub enum Record {
     },
     /// Several at once: a transaction's.
     Group(Vec<Record>),
+    /// When what follows has happened: an entry of a log, or all that an image has. In microseconds since 1970.
+    Moment {
+        micros: i64,
+    },
     /// The last record of an image.
     End {
         next_object: u64,
@@ -191,6 +195,7 @@ const CREATE_DOMAIN: u8 = 21;
 const AUTHORITY: u8 = 22;
 const CREATE_COLLATION: u8 = 23;
 const KEYS: u8 = 24;
+const MOMENT: u8 = 25;
 
 /// What records had no place for before are comments under names that no column has: of a constraint that older rows
 /// may break, with its name behind; of a materialized view with and without an answer, with its query as the comment;
@@ -350,6 +355,40 @@ pub fn encode_authority(authority: &Authority) -> Vec<u8> {
     encoder.byte(AUTHORITY);
     encoder.text(&authority.text());
     encoder.0
+}
+
+/// The moment of what follows as a record.
+pub fn encode_moment(micros: i64) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    encoder.byte(MOMENT);
+    encoder.signed(micros);
+    encoder.0
+}
+
+/// The moment in a record, in microseconds since 1970; `None` if it is another kind of record.
+pub fn moment_in(bytes: &[u8]) -> Option<i64> {
+    match bytes.split_first() {
+        Some((&MOMENT, rest)) => Decoder(rest).signed().ok(),
+        _ => None,
+    }
+}
+
+/// Whether an image ends with a record.
+pub fn is_end(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&END)
+}
+
+/// The segments and key files to which a record refers, by their numbers. Fails as [`decode`] does.
+pub fn files_of(bytes: &[u8]) -> Result<Vec<u64>> {
+    // Others are not decoded: they may have very many rows.
+    if !matches!(bytes.first(), Some(&(STORED | STORED_IN_FRAGMENT | KEYS))) {
+        return Ok(Vec::new());
+    }
+    Ok(match decode(bytes)? {
+        Record::Stored { segment, .. } => vec![segment],
+        Record::Keys { files, .. } => files.into_iter().map(|(number, _)| number).collect(),
+        _ => Vec::new(),
+    })
 }
 
 /// The last record of an image.
@@ -603,6 +642,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
             let files = (0..decoder.number()?).map(|_| file(&mut decoder)).collect::<Result<_>>()?;
             Record::Keys { statement, key, covered, files }
         }
+        MOMENT => Record::Moment { micros: decoder.signed()? },
         CREATE_SCHEMA => Record::CreateSchema { id: decoder.number()?, name: decoder.text()? },
         DROP_SCHEMA => Record::DropSchema { name: decoder.text()? },
         AUTHORITY => Record::Authority { text: decoder.text()? },

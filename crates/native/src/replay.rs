@@ -19,7 +19,7 @@ use diligence_storage::memory::RowNumbers;
 use sqlparser::ast::Expr;
 
 use crate::files::RecordFile;
-use crate::record::{Record, RulesRecord, TableRecord, decode};
+use crate::record::{Record, RulesRecord, TableRecord, decode, moment_in};
 use crate::segments::Segments;
 
 /// What recovery asks of the database that is opened.
@@ -61,6 +61,11 @@ pub struct Replay<'a> {
     key_store: Option<Arc<dyn KeyStore>>,
     /// Clusters that cannot be read, where that is no error.
     lost: Option<Vec<LostCluster>>,
+    /// What happened later is left out.
+    until: Option<i64>,
+    /// The last moment of what was done, and the first one of what was left out.
+    moment: Option<i64>,
+    next_moment: Option<i64>,
 }
 
 /// A cluster whose segment cannot be read.
@@ -89,7 +94,8 @@ pub struct Replayed {
 impl<'a> Replay<'a> {
     pub fn new(catalog: &'a Catalog, surroundings: &'a dyn Surroundings, segments: &'a Segments) -> Self {
         let (rows, keys) = (HashMap::new(), HashMap::new());
-        Self { catalog, surroundings, segments, rows, keys, key_store: None, lost: None }
+        let (until, moment, next_moment) = (None, None, None);
+        Self { catalog, surroundings, segments, rows, keys, key_store: None, lost: None, until, moment, next_moment }
     }
 
     /// The same, where keys that come in great number go into files.
@@ -100,6 +106,21 @@ impl<'a> Replay<'a> {
     /// The same, where tables of an image do without clusters that cannot be read.
     pub fn saving(self) -> Self {
         Self { lost: Some(Vec::new()), ..self }
+    }
+
+    /// The same, where what happened after a moment, in microseconds since 1970, is left out.
+    pub fn until(self, moment: i64) -> Self {
+        Self { until: Some(moment), ..self }
+    }
+
+    /// When the last thing happened of which that is said.
+    pub fn moment(&self) -> Option<i64> {
+        self.moment
+    }
+
+    /// When the first thing happened that was left out; `None` if nothing was. Nothing behind it is to be done.
+    pub fn next_moment(&self) -> Option<i64> {
+        self.next_moment
     }
 
     /// The clusters that could not be read.
@@ -122,11 +143,15 @@ impl<'a> Replay<'a> {
         Ok(is_end)
     }
 
-    /// Does what all records of a file say. Fails with kind `File` if one cannot be understood, `Resource` if the rows
-    /// do not fit into memory.
+    /// Does what all records of a file say, up to a moment if there is one. Fails with kind `File` if one cannot be
+    /// understood, `Resource` if the rows do not fit into memory.
     pub fn file(&mut self, mut file: RecordFile) -> Result<Replayed> {
         let mut is_complete = false;
         while let Some(bytes) = file.read()? {
+            self.next_moment = moment_in(&bytes).filter(|moment| self.until.is_some_and(|until| *moment > until));
+            if self.next_moment.is_some() {
+                break;
+            }
             let done = decode(&bytes).and_then(|record| {
                 is_complete = matches!(record, Record::End { .. });
                 self.apply(record)
@@ -237,6 +262,7 @@ impl<'a> Replay<'a> {
                 catalog.restore_rows(&table, RowChange { deleted, inserted, memory, pairs: 0 }, replace)?;
             }
             Record::Group(records) => records.into_iter().try_for_each(|record| self.apply(record))?,
+            Record::Moment { micros } => self.moment = self.moment.max(Some(micros)),
             Record::End { next_object } => catalog.reserve_ids(next_object),
         }
         Ok(())

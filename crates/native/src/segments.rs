@@ -128,6 +128,13 @@ impl Opened {
             Self::Keys(_) => None,
         }
     }
+
+    fn keys(&self) -> Option<Arc<KeyFile>> {
+        match self {
+            Self::Segment(_) => None,
+            Self::Keys(file) => file.upgrade(),
+        }
+    }
 }
 
 impl Segments {
@@ -218,6 +225,10 @@ impl Segments {
     /// The key file of a number, with what its end says. Fails as [`get`](Self::get) does.
     pub fn keys(&self, number: u64, seal: Seal) -> Result<(Arc<KeyFile>, Bytes)> {
         let (file, said) = KeyFile::open(&self.disk, &self.found(number), number, seal)?;
+        // Whether somebody has the file is known of one only.
+        if let Some(there) = self.known.lock().opened.get(&number).and_then(|(opened, _)| opened.keys()) {
+            return Ok((there, said));
+        }
         self.remember_keys(&file);
         Ok((file, said))
     }
@@ -262,10 +273,11 @@ impl Segments {
         self.known.lock().opened.keys().copied().collect()
     }
 
-    /// Bytes of files whose segments nobody has any more.
-    pub fn unused_bytes(&self) -> u64 {
+    /// Bytes of files whose segments nobody has any more, but for those that are kept.
+    pub fn unused_bytes(&self, is_kept: impl Fn(u64) -> bool) -> u64 {
         let known = self.known.lock();
-        known.opened.values().filter(|(opened, _)| !opened.is_used()).map(|(_, bytes)| bytes).sum()
+        let unused = known.opened.iter().filter(|(number, (opened, _))| !opened.is_used() && !is_kept(**number));
+        unused.map(|(_, (_, bytes))| bytes).sum()
     }
 
     /// Removes the files of all segments that nobody has or writes, but for those that are kept. What cannot be removed
@@ -291,6 +303,24 @@ impl Segments {
         self.directories.all().into_iter().try_for_each(sync)
     }
 
+    /// Rows of a fragment of a table that move to a segment, at least.
+    fn rows_min(&self, table: &NativeTable) -> usize {
+        // Fragments have fewer rows than tables.
+        let rows_min = self.sizes.rows_min / usize::from(table.placement().fragments());
+        rows_min.max(self.sizes.rows_min.min(BATCH_ROWS_MAX))
+    }
+
+    /// Whether so many rows of a table would move to segments that they fill a cluster. Until they do, a change of
+    /// several rows copies those beside them, so that it takes the longer the more there are.
+    pub fn fills_cluster(&self, table: &NativeTable) -> bool {
+        let rows_min = self.rows_min(table);
+        let fragments = table.pieces().chunk_by(|left, right| left.fragment() == right.fragment());
+        let rows =
+            fragments.map(|pieces| pieces.iter().filter(|piece| is_in_memory(piece)).map(Piece::len).sum::<usize>());
+        rows.filter(|rows| *rows >= rows_min).sum::<usize>() >= self.sizes.cluster_rows
+            && table.schema().fields().iter().all(|field| is_storable(field.data_type()))
+    }
+
     /// Writes the rows of a table that are better on disk, or elsewhere on it. Fails with kind `File` if they cannot be
     /// written.
     pub fn store(&self, table: &NativeTable) -> Result<Vec<StoredPiece>> {
@@ -298,9 +328,7 @@ impl Segments {
             return Ok(Vec::new());
         }
         let mut moved = Moved::default();
-        // Fragments have fewer rows than tables.
-        let rows_min = self.sizes.rows_min / usize::from(table.placement().fragments());
-        let rows_min = rows_min.max(self.sizes.rows_min.min(BATCH_ROWS_MAX));
+        let rows_min = self.rows_min(table);
         for fragment in table.pieces().chunk_by(|left, right| left.fragment() == right.fragment()) {
             for run in runs(fragment, self.sizes.cluster_rows) {
                 let rows = run.iter().map(Piece::len).sum::<usize>();

@@ -3,13 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use diligence_base::ids::ObjectId;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, CatalogSnapshot, MovedKeys, NativeTable, Object, Piece, PieceRows, Relation};
+use diligence_catalog::{
+    Catalog, CatalogSnapshot, EarlierHistory, MovedKeys, NativeTable, Object, Piece, PieceRows, Relation, micros_now,
+};
 use diligence_storage::BufferPool;
 use diligence_storage::key_file::KeyFile;
 use diligence_storage::segment::{FormatChoice, Segment};
@@ -19,11 +21,14 @@ use crate::files::{Purpose, RecordFile, damaged, failed, parent_of};
 use crate::image;
 use crate::lock::ReadersLock;
 use crate::log::Log;
+use crate::past::{PastFiles, Retained};
 use crate::replay::{Replay, Replayed, Surroundings};
 use crate::segments::{SegmentSizes, Segments};
 
 /// Bytes of logs before a checkpoint is due.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// One part of that is enough where a table has very many rows in memory.
+const CHECKPOINT_PART: u64 = 16;
 /// Logs before a checkpoint is due, however short they are: every opening begins one.
 const LOGS_MAX: u64 = 8;
 /// How often somebody looks whether one is due.
@@ -79,6 +84,7 @@ pub struct Store {
     pub(crate) catalog: Arc<Catalog>,
     log: Arc<Log>,
     pub(crate) segments: Arc<Segments>,
+    past: Arc<PastFiles>,
     /// One checkpoint at a time.
     kept: Mutex<Kept>,
     checkpoints: Mutex<Checkpoints>,
@@ -113,16 +119,30 @@ impl Store {
         let segments = Segments::open(folder, disk.clone(), *sizes, format.clone(), buffer.clone())?;
         let segments = Arc::new(segments);
         catalog.store_keys_in(segments.clone());
-        let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
-        // What a crash has left, or a table that is gone.
+        let past = PastFiles::open(folder, disk.clone(), catalog.clone(), segments.clone())?;
+        let (kept, next, last, moment) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
+        let retained = past.retained();
+        // What there is now has been there since the last change.
+        let since = retained.map(|Retained { since, .. }| moment.map_or(since, |moment| moment.max(since)));
+        past.begin(last, since.unwrap_or(i64::MAX));
+        if retained.is_some() {
+            past.find_images(1)?;
+        }
+        // What a crash has left, or a table that is gone; the next checkpoint finds out what the past needs.
         let opened = segments.opened();
-        swept(&options, &segments, |number| opened.contains(&number))?;
+        swept(&options, &segments, |number| opened.contains(&number) || retained.is_some())?;
         let log = Arc::new(Log::begin(disk.clone(), folder, last + 1, next)?);
+        log.keep_moments(since);
+        let past = Arc::new(past);
+        if let (Some(Retained { retention, .. }), Some(since)) = (retained, since) {
+            let earlier: Weak<dyn EarlierHistory> = Arc::<PastFiles>::downgrade(&past);
+            catalog.resume_history(retention, since, earlier);
+        }
         catalog.keep_in(log.clone());
         catalog.store_rows_in(segments.clone());
         let (kept, stop) = (Mutex::new(kept), Mutex::new(false));
         let checkpoints = Mutex::default();
-        Ok(Self { catalog, log, segments, kept, checkpoints, options, stop, stopped: Condvar::new() })
+        Ok(Self { catalog, log, segments, past, kept, checkpoints, options, stop, stopped: Condvar::new() })
     }
 
     /// The directories of other disks into which segments are written, beside the folder.
@@ -136,6 +156,37 @@ impl Store {
     /// kind `File` if it cannot be written; then all is as it was.
     pub fn set_directories(&self, directories: &[PathBuf]) -> Result<()> {
         self.segments.set_directories(directories)
+    }
+
+    /// Retains the past of the database for so many microseconds from now on; not at all, if that is 0. Kept when the
+    /// database is closed: images and logs stay as long. Fails with kind `File`; then all is as it was.
+    pub fn retain_history(&self, retention: i64) -> Result<()> {
+        let kept = self.kept.lock();
+        let begins = retention > 0 && self.past.retained().is_none();
+        if begins {
+            if !self.past.has_image(kept.first_log) {
+                self.past.find_images(kept.first_log)?;
+            }
+            self.log.keep_moments(Some(micros_now()));
+        }
+        let now = self.log.moment().unwrap_or_else(micros_now);
+        let retained = self.past.retain(retention, now);
+        if self.past.retained().is_none() {
+            self.log.keep_moments(None);
+        }
+        drop(kept);
+        retained?;
+        self.catalog.retain_history(retention);
+        Ok(())
+    }
+
+    /// What reads definitions of the past before the database was opened, for an empty catalog. Without it, that past
+    /// is not found. Called once.
+    pub fn read_past_with(
+        &self,
+        surroundings: impl Fn(&Arc<Catalog>) -> Box<dyn Surroundings> + Send + Sync + 'static,
+    ) {
+        self.past.read_with(Box::new(surroundings));
     }
 
     /// The folder.
@@ -177,14 +228,15 @@ impl Store {
         let mut keys_written = 0;
         let begun = self.catalog.at_rest(|snapshot| {
             let is_begun = self.log.rotate()?;
+            let moment = self.log.moment();
             if is_begun {
                 keys_written = self.segments.keys_written();
                 native_tables(&snapshot).for_each(|(_, table)| self.segments.fix_keys(table));
             }
-            Ok(is_begun.then(|| (snapshot, self.log.number(), self.catalog.next_object())))
+            Ok(is_begun.then(|| (snapshot, self.log.number(), self.catalog.next_object(), moment)))
         })?;
         // A statement that loads many rows comes first.
-        let Some((snapshot, number, next_object)) = begun else { return Ok(None) };
+        let Some((snapshot, number, next_object, moment)) = begun else { return Ok(None) };
         kept.earlier_bytes += before;
         let log_bytes = kept.earlier_bytes;
         let mut moved = HashMap::new();
@@ -209,7 +261,7 @@ impl Store {
         if !stored.is_empty() {
             self.segments.sync()?;
         }
-        let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object, &moved)?;
+        let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object, &moved, moment)?;
         self.segments.note_keys(keys_written);
         let keys = key_files_of(&snapshot, &moved).into_keys();
         let referred = segments_of(&snapshot, &moved).into_keys().chain(keys).collect::<HashSet<_>>();
@@ -219,15 +271,43 @@ impl Store {
             let _ = self.catalog.store_rows(&table, origin, &pieces, &keys);
         }
         *kept = Kept { first_log: number, image_bytes, earlier_bytes: 0 };
-        // What cannot be removed now is removed at the next checkpoint.
+        self.past.add_image(number, moment, referred);
+        self.remove_superfluous(number)?;
+        Ok(Some((image_bytes, log_bytes)))
+    }
+
+    /// Removes images, logs and segments that neither the image of this number, which is the newest one, needs, nor the
+    /// past. What cannot be removed now is removed at the next checkpoint. Fails with kind `File` if the folder cannot
+    /// be read.
+    fn remove_superfluous(&self, newest: u64) -> Result<()> {
+        let StoreOptions { folder, disk, .. } = &self.options;
+        let mut unread = self.past.unread();
+        let first = self.past.forget_superfluous(newest, micros_now(), &mut unread);
         for purpose in [Purpose::Image, Purpose::Log] {
-            for old in purpose.numbers(&**disk, folder)?.into_iter().filter(|old| *old < number) {
+            for old in purpose.numbers(&**disk, folder)?.into_iter().filter(|old| *old < first) {
                 let _ = disk.remove_file(&purpose.path(folder, old));
             }
         }
-        self.log.forget_before(number);
-        swept(&self.options, &self.segments, |segment| referred.contains(&segment) || self.log.refers_to(segment))?;
-        Ok(Some((image_bytes, log_bytes)))
+        self.log.forget_before(first);
+        if !self.past.find_references(newest) {
+            return Ok(());
+        }
+        let is_referred = |segment| self.past.refers_to(segment) || self.log.refers_to(segment);
+        let swept = swept(&self.options, &self.segments, is_referred);
+        drop(unread);
+        swept
+    }
+
+    /// Removes what the past does not need any more, if a checkpoint does not do that.
+    fn trim_past(&self) {
+        self.catalog.trim_history();
+        self.past.trim();
+        if let Some(kept) = self.kept.try_lock()
+            && self.past.has_superfluous(kept.first_log, micros_now())
+        {
+            // The next time may go better.
+            let _ = self.remove_superfluous(kept.first_log);
+        }
     }
 
     /// Whether opening the database would take long without a checkpoint.
@@ -235,10 +315,18 @@ impl Store {
         let Some(kept) = self.kept.try_lock().map(|kept| *kept) else { return false };
         let bytes = kept.earlier_bytes + self.log.bytes();
         let limit = self.options.checkpoint_bytes.max(kept.image_bytes / 2);
+        let few = (self.options.checkpoint_bytes / CHECKPOINT_PART).max(kept.image_bytes / 2);
         bytes > limit
-            || self.segments.unused_bytes() > limit
+            || bytes > few
+                && native_tables(&self.catalog.snapshot()).any(|(_, table)| self.segments.fills_cluster(table))
+            || self.segments.unused_bytes(|segment| self.is_of_past(segment, kept.first_log)) > limit
             || self.segments.has_new_keys()
             || bytes > 0 && self.log.number() - kept.first_log > LOGS_MAX
+    }
+
+    /// Whether a segment stays beyond the next checkpoint, as the past needs it that was before the newest image.
+    fn is_of_past(&self, segment: u64, newest: u64) -> bool {
+        self.past.may_refer_before(newest, segment) || self.log.referred_before(segment, newest)
     }
 
     /// Makes checkpoints when they are due, until [`stop`](Self::stop). For a thread of its own.
@@ -246,7 +334,9 @@ impl Store {
         let mut stop = self.stop.lock();
         while !*stop {
             self.stopped.wait_for(&mut stop, LOOK_EVERY);
-            self.catalog.trim_history();
+            drop(stop);
+            self.trim_past();
+            stop = self.stop.lock();
             if !*stop && self.is_checkpoint_due() {
                 drop(stop);
                 // The next one may go better: a full disk is the statements' to report.
@@ -340,15 +430,15 @@ fn is_begun(disk: &dyn Disk, folder: &Path) -> Result<bool> {
     Ok(has(Purpose::Image)? || has(Purpose::Log)?)
 }
 
-/// Reads the newest image and the logs behind it. Gives what there is, the place of the next record and the number of
-/// the last log.
+/// Reads the newest image and the logs behind it. Gives what there is, the place of the next record, the number of the
+/// last log, and the moment of the last change that says one.
 fn recover(
     disk: &dyn Disk,
     folder: &Path,
     catalog: &Catalog,
     surroundings: &dyn Surroundings,
     segments: &Arc<Segments>,
-) -> Result<(Kept, u64, u64)> {
+) -> Result<(Kept, u64, u64, Option<i64>)> {
     let images = Purpose::Image.numbers(disk, folder)?;
     let logs = Purpose::Log.numbers(disk, folder)?;
     let mut replay = Replay::new(catalog, surroundings, segments).storing_keys(segments.clone());
@@ -400,5 +490,5 @@ fn recover(
     }
     // So may be the name of the image. What only earlier ones refer to is removed next.
     disk.sync_folder(folder).map_err(|error| failed(folder, &error))?;
-    Ok((kept, before.map_or(1, |before| before.next), last))
+    Ok((kept, before.map_or(1, |before| before.next), last, replay.moment()))
 }

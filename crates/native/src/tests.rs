@@ -24,6 +24,8 @@ use sqlparser::ast::Expr;
 
 use super::*;
 
+mod past;
+
 /// Tables by name, with the values of their rows by row number, and the next number.
 type Model = BTreeMap<String, (BTreeMap<i64, i64>, i64)>;
 
@@ -736,7 +738,7 @@ fn writers_that_a_disk_refuses_leave_nothing() {
     let (mut refused, mut open_again) = (0, 0);
     for seed in 0..60 {
         let disk = CrashDisk::default();
-        let at = 24 + Random::new(seed).below(60) as u64;
+        let at = 25 + Random::new(seed).below(60) as u64;
         let broken = FaultyDisk::failing(Arc::new(disk.clone()), DiskFault::Broken, at);
         let (catalog, store) = open(Arc::new(broken)).unwrap();
         Operation::Create { table: "t".into(), values: vec![] }.run(&catalog, &store).unwrap();
@@ -801,6 +803,29 @@ fn many_rows_of_one_statement_are_there_or_not() {
     log.truncate(end - 8);
     let (catalog, _) = open(Arc::new(CrashDisk::holding(files))).unwrap();
     assert_eq!(content(&catalog)["t"].0.len(), 1);
+}
+
+#[test]
+fn rows_that_fill_a_cluster_move_before_the_log_is_long() {
+    let catalog = Arc::<Catalog>::default();
+    let sizes = SegmentSizes { rows_min: 3, cluster_rows: 8, keys_min: 3 };
+    let disk = Arc::new(CrashDisk::default());
+    let options = StoreOptions { sizes, checkpoint_bytes: 1 << 20, ..StoreOptions::new("/db", disk.clone()) };
+    let store = Store::open(options, catalog.clone(), &Tester).unwrap();
+    Operation::Create { table: "t".into(), values: vec![0] }.run(&catalog, &store).unwrap();
+    // The log grows, and there is one row.
+    for step in 0..200 {
+        Operation::Change { table: "t".into(), deleted: vec![step], inserted: vec![step] }
+            .run(&catalog, &store)
+            .unwrap();
+    }
+    assert!(!store.is_checkpoint_due());
+    let inserted = (0..8).collect();
+    Operation::Change { table: "t".into(), deleted: vec![], inserted }.run(&catalog, &store).unwrap();
+    assert!(store.is_checkpoint_due());
+    store.checkpoint().unwrap();
+    assert!(!store.is_checkpoint_due());
+    assert!(disk.files().keys().any(|path| path.starts_with("/db/segments")));
 }
 
 #[test]

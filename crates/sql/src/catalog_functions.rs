@@ -10,7 +10,7 @@ use crate::formulas;
 /// Functions as expressions of their arguments. What is not here is never there, or always so. `@PATH@` and `@HIDDEN@`
 /// stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 76] = [
+const FUNCTIONS: [(&str, &str); 77] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("current_query", "(SELECT max(_a.query) FROM pg_catalog.pg_stat_activity _a WHERE _a.pid = pg_backend_pid())"),
@@ -76,6 +76,7 @@ const FUNCTIONS: [(&str, &str); 76] = [
     ("pg_partition_ancestors", "CAST(NULL AS BIGINT)"),
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
+    ("pg_reload_conf", "true"),
     ("pg_relation_size", "(SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s WHERE _s.size_of = CAST($1 AS REGCLASS))"),
     ("pg_statistics_obj_is_visible", "true"),
     ("pg_table_is_visible", "(SELECT bool_or(_c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@)) \

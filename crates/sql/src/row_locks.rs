@@ -17,6 +17,7 @@ use diligence_base::Error;
 use diligence_catalog::locks::{AdvisoryKey, AdvisoryLock, RowLock};
 use diligence_catalog::{LockWay, ObjectRef, RowsLocked, SessionCatalogs, SessionSnapshot};
 use diligence_engine::plan::bytes::FunctionName;
+use diligence_engine::stages::{Level, Message, caller};
 use diligence_storage::foreign_error::{from_arrow, to_datafusion};
 use parking_lot::Mutex;
 
@@ -198,6 +199,15 @@ impl Hash for AdvisoryFunction {
     }
 }
 
+/// Warns of a lock that is to be released and is somebody else's, or nobody's.
+fn tell_not_owned(is_shared: bool) {
+    let kind = if is_shared { "ShareLock" } else { "ExclusiveLock" };
+    let said = Error::value(format!("you don't own a lock of type {kind}")).with_code("01000");
+    if let Some(caller) = caller() {
+        caller.printed(Message { level: Level::Warning, said });
+    }
+}
+
 impl ScalarUDFImpl for AdvisoryFunction {
     fn name(&self) -> &str {
         &self.name
@@ -235,7 +245,12 @@ impl ScalarUDFImpl for AdvisoryFunction {
                     Some(true)
                 }
                 Advisory::Release { is_shared } => {
-                    key(&columns, row).map_err(to_datafusion)?.map(|key| locks.release_advisory(owner, key, is_shared))
+                    let key = key(&columns, row).map_err(to_datafusion)?;
+                    let released = key.map(|key| locks.release_advisory(owner, key, is_shared));
+                    if released == Some(false) {
+                        tell_not_owned(is_shared);
+                    }
+                    released
                 }
                 Advisory::Take { is_shared, is_lasting, waits } => match key(&columns, row).map_err(to_datafusion)? {
                     None => None,

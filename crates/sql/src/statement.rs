@@ -155,6 +155,13 @@ pub enum Maintenance {
         /// The name of the index; all of the tables', if `None`.
         only: Option<String>,
     },
+    /// ALTER SYSTEM: what all sessions begin with, or what is everybody's.
+    SetForAll {
+        /// The setting; all that are set in this way, if `None`.
+        setting: Option<String>,
+        /// Its value; its own default from now on, if `None`.
+        value: Option<String>,
+    },
     /// All rows of these tables are read, and held against what the tables promise.
     Check {
         /// The tables.
@@ -181,6 +188,7 @@ impl Maintenance {
             Self::Export { .. } => "EXPORT",
             Self::Import { .. } => "IMPORT",
             Self::Reindex { .. } => "REINDEX",
+            Self::SetForAll { .. } => "ALTER SYSTEM",
             Self::Check { .. } => "CHECK",
         }
     }
@@ -193,7 +201,8 @@ impl Maintenance {
             | Self::BackUp { .. }
             | Self::Export { .. }
             | Self::Import { .. }
-            | Self::Reindex { .. } => None,
+            | Self::Reindex { .. }
+            | Self::SetForAll { .. } => None,
             Self::Check { .. } => {
                 Some(Arc::new(Schema::new(vec![field("table", false), field("check", false), field("problem", true)])))
             }

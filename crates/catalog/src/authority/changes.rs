@@ -127,6 +127,13 @@ pub enum RoleChange {
         /// What it says; there is none from now on, if `None`.
         text: Option<String>,
     },
+    /// ALTER SYSTEM.
+    Set {
+        /// The setting; all that are set, if `None`.
+        setting: Option<String>,
+        /// Its value; its own default from now on, if `None`.
+        value: Option<String>,
+    },
 }
 
 impl RoleChange {
@@ -161,6 +168,17 @@ impl RoleChange {
                 match text {
                     Some(text) => drop(authority.comments.insert(topic.clone(), text.clone())),
                     None => drop(authority.comments.remove(topic)),
+                }
+                Ok(())
+            }
+            Self::Set { setting: None, .. } => {
+                authority.settings.clear();
+                Ok(())
+            }
+            Self::Set { setting: Some(setting), value } => {
+                match value {
+                    Some(value) => drop(authority.settings.insert(setting.clone(), value.clone())),
+                    None => drop(authority.settings.remove(setting)),
                 }
                 Ok(())
             }

@@ -12,6 +12,7 @@ impl Authority {
             subjects: merged(&self.subjects, &before.subjects, &after.subjects)?,
             defaults: merged(&self.defaults, &before.defaults, &after.defaults)?,
             comments: merged(&self.comments, &before.comments, &after.comments)?,
+            settings: merged(&self.settings, &before.settings, &after.settings)?,
         })
     }
 }

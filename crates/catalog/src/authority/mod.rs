@@ -148,12 +148,19 @@ pub struct Authority {
     pub(crate) defaults: BTreeMap<DefaultsOf, Entitlements>,
     /// What COMMENT ON has said, which goes by the same log.
     pub(crate) comments: BTreeMap<Topic, String>,
+    /// What ALTER SYSTEM has set.
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl Authority {
     /// Whether nothing has been said.
     pub fn is_empty(&self) -> bool {
-        self.roles.is_empty() && self.subjects.is_empty() && self.defaults.is_empty() && self.comments.is_empty()
+        *self == Self::default()
+    }
+
+    /// The settings that all sessions begin with, and those that are everybody's, as ALTER SYSTEM has set them.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
     }
 
     /// What COMMENT ON has said.

@@ -33,6 +33,7 @@ impl Authority {
             let schema = of.schema.map(|schema| schema.0.to_string()).unwrap_or_default();
             put_grants(&mut lines, "defaults", &[&of.role, &schema, of.kind.letter()], known);
         }
+        lines.extend(self.settings.iter().map(|(setting, value)| line(&["system", setting, value])));
         for (topic, text) in &self.comments {
             let (kind, of, name) = topic_parts(topic);
             lines.push(line(&["comment", kind, &of, name, text]));
@@ -65,6 +66,9 @@ impl Authority {
             ["password", name, value] => self.roles.get_mut(*name)?.password = Some((*value).to_owned()),
             ["setting", name, setting, value] => {
                 self.roles.get_mut(*name)?.settings.insert((*setting).to_owned(), (*value).to_owned());
+            }
+            ["system", setting, value] => {
+                self.settings.insert((*setting).to_owned(), (*value).to_owned());
             }
             ["member", name, of, grantor, admin] => {
                 let membership = Membership { grantor: (*grantor).to_owned(), is_admin: *admin == "admin" };
@@ -299,7 +303,17 @@ mod tests {
             said(&mut authority, &owner(), RoleChange::Comment { topic, text: Some(text.into()) }).unwrap();
         }
         assert_eq!(authority.comments().len(), 6);
+        let set = |setting: Option<&str>, value: Option<&str>| RoleChange::Set {
+            setting: setting.map(str::to_owned),
+            value: value.map(str::to_owned),
+        };
+        said(&mut authority, &owner(), set(Some("work_mem"), Some("1\tMB"))).unwrap();
+        said(&mut authority, &owner(), set(Some("app.user"), Some(""))).unwrap();
         assert_eq!(Authority::of_text(&authority.text()).unwrap(), authority);
+        said(&mut authority, &owner(), set(Some("work_mem"), None)).unwrap();
+        assert_eq!(authority.settings().keys().collect::<Vec<_>>(), ["app.user"]);
+        said(&mut authority, &owner(), set(None, None)).unwrap();
+        assert!(authority.settings().is_empty());
         // A role's comment goes along with its name, and with the role.
         let rename = RoleChange::Rename { from: "ann".into(), to: "anna".into() };
         said(&mut authority, &owner(), rename).unwrap();

@@ -100,12 +100,16 @@ impl SessionCatalogs {
         self.acting.write().user = Some(user.to_owned());
     }
 
-    /// What sessions of the user begin with.
-    pub fn role_settings(&self) -> Vec<(String, String)> {
-        let Some(user) = self.acting.read().user.clone() else { return vec![] };
+    /// What sessions of the user begin with: what ALTER SYSTEM has set, and what the role has in its place.
+    pub fn initial_settings(&self) -> BTreeMap<String, String> {
         let names = self.base.snapshot();
-        let settings = names.authority().roles().get(&user).map(|role| role.settings.clone());
-        settings.unwrap_or_default().into_iter().collect()
+        let mut settings = names.authority().settings().clone();
+        if let Some(user) = &self.acting.read().user
+            && let Some(role) = names.authority().roles().get(user)
+        {
+            settings.extend(role.settings.clone());
+        }
+        settings
     }
 
     /// What the functions in other languages may take that the session calls: the limits of the user who has logged in,

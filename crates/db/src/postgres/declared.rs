@@ -567,6 +567,34 @@ pub(super) fn statistics(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     declared(snapshot).into_iter().map(row).collect()
 }
 
+/// The columns of `pg_stat_user_indexes`.
+pub(super) const INDEX_STATISTICS: &str = "relid:p indexrelid:p schemaname:n relname:n indexrelname:n idx_scan:o \
+     last_idx_scan:z idx_tup_read:o idx_tup_fetch:o";
+
+/// `pg_stat_user_indexes`: how indexes were used since the database was opened.
+pub(super) fn index_statistics(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let number = |count: u64| Cell::Number(i64::try_from(count).unwrap_or(i64::MAX));
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        let name = &of.object.name;
+        for (place, index) in of.table.indexes().into_iter().enumerate() {
+            let found = || number(index.rows_found);
+            rows.push(vec![
+                of.object.oid().into(),
+                of.number(Kind::Index, place),
+                name.schema.as_str().into(),
+                name.name.as_str().into(),
+                index.key.name.as_str().into(),
+                number(index.scans),
+                Cell::Null,
+                found(),
+                found(),
+            ]);
+        }
+    }
+    rows
+}
+
 /// What `pg_relation_size` and its kin look into: a table's or an index' number, that of the table, and its bytes in
 /// memory and in files.
 pub(super) fn sizes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 42] = [
+const EMPTY: [(&str, &str); 45] = [
     ("pg_aggregate", "aggfnoid:p aggkind:c aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:p aggtranstype:p agginitval"),
     ("pg_amop", "oid:p amopfamily:p amoplefttype:p amoprighttype:p amopstrategy:s amoppurpose:c amopopr:p amopmethod:p amopsortfamily:p"),
     ("pg_amproc", "oid:p amprocfamily:p amproclefttype:p amprocrighttype:p amprocnum:s amproc"),
@@ -50,10 +50,14 @@ const EMPTY: [(&str, &str); 42] = [
       backend_xmin:x state sent_lsn write_lsn flush_lsn replay_lsn write_lag flush_lag replay_lag sync_priority:i sync_state reply_time:z"),
     ("pg_stat_ssl", "pid:i ssl:b version cipher bits:i client_dn client_serial issuer_dn"),
     ("pg_stat_user_functions", "funcid:p schemaname:n funcname:n calls:o total_time:f self_time:f"),
+    ("pg_statio_all_indexes", "relid:p indexrelid:p schemaname:n relname:n indexrelname:n idx_blks_read:o idx_blks_hit:o"),
+    ("pg_statio_all_tables", "relid:p schemaname:n relname:n heap_blks_read:o heap_blks_hit:o idx_blks_read:o idx_blks_hit:o \
+      toast_blks_read:o toast_blks_hit:o tidx_blks_read:o tidx_blks_hit:o"),
+    ("pg_statio_user_indexes", "relid:p indexrelid:p schemaname:n relname:n indexrelname:n idx_blks_read:o idx_blks_hit:o"),
+    ("pg_statio_user_tables", "relid:p schemaname:n relname:n heap_blks_read:o heap_blks_hit:o idx_blks_read:o idx_blks_hit:o \
+      toast_blks_read:o toast_blks_hit:o tidx_blks_read:o tidx_blks_hit:o"),
     ("pg_statistic_ext", "oid:p stxrelid:p stxname:n stxnamespace:p stxowner:p stxstattarget:i stxkeys:S stxkind:T stxexprs"),
     ("pg_statistic_ext_data", "stxoid:p stxdinherit:b stxdndistinct stxddependencies stxdmcv stxdexpr"),
-    ("pg_stats", "schemaname:n tablename:n attname:n inherited:b null_frac:r avg_width:i n_distinct:r most_common_vals most_common_freqs \
-      histogram_bounds correlation:r most_common_elems most_common_elem_freqs elem_count_histogram"),
     ("pg_subscription", "oid:p subdbid:p subname:n subowner:p subenabled:b"),
     ("pg_subscription_rel", "srsubid:p srrelid:p srsubstate:c srsublsn"),
     ("pg_transform", "oid:p trftype:p trflang:p trffromsql trftosql"),

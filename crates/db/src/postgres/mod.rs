@@ -8,6 +8,7 @@
 //! tables of one statement are computed from the same snapshot.
 
 mod activity;
+mod column_statistics;
 mod declared;
 pub(crate) mod definitions;
 mod empty;
@@ -688,6 +689,10 @@ fn add_texts(add: Add<'_>) {
     for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
         add(name, declared::STATISTICS, declared::statistics);
     }
+    for name in ["pg_stat_user_indexes", "pg_stat_all_indexes"] {
+        add(name, declared::INDEX_STATISTICS, declared::index_statistics);
+    }
+    add("pg_stats", column_statistics::COLUMNS, column_statistics::rows);
     add("pg_relation_sizes", "size_of:o size_table:o size_bytes:o", sizes);
     let columns = "classid:p objid:p objsubid:i refclassid:p refobjid:p refobjsubid:i deptype:c";
     add("pg_depend", columns, declared::dependencies);

@@ -62,10 +62,10 @@ pub(super) fn grants_of_column(snapshot: &SessionSnapshot, object: &Object, colu
     number.map_or(Cell::Null, |number| grants(snapshot, Subject::Column(object.id, number)))
 }
 
-fn settings(role: &RoleDefinition) -> Cell {
-    match role.settings.is_empty() {
+fn settings(settings: &BTreeMap<String, String>) -> Cell {
+    match settings.is_empty() {
         true => Cell::Null,
-        false => Cell::Texts(role.settings.iter().map(|(name, value)| format!("{name}={value}")).collect()),
+        false => Cell::Texts(settings.iter().map(|(name, value)| format!("{name}={value}")).collect()),
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn roles(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             role.bypasses_rules || name == OWNER,
         ];
         let head = [role_oid(snapshot, &name).into(), name.into()];
-        let tail = [Cell::Number(role.connections_max), "********".into(), until(&role), settings(&role)];
+        let tail = [Cell::Number(role.connections_max), "********".into(), until(&role), settings(&role.settings)];
         head.into_iter().chain(flags.map(Cell::Flag)).chain(tail).collect()
     };
     all_roles(snapshot).into_iter().map(row).collect()
@@ -121,7 +121,7 @@ pub(super) fn users(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         let flags = [role.makes_databases && name != OWNER, role.is_superuser, role.replicates, bypasses];
         let oid = role_oid(snapshot, &name);
         let head = [name.into(), oid.into()];
-        let tail = ["********".into(), until(&role), settings(&role)];
+        let tail = ["********".into(), until(&role), settings(&role.settings)];
         head.into_iter().chain(flags.map(Cell::Flag)).chain(tail).collect()
     };
     all_roles(snapshot).into_iter().filter(|(_, role)| role.logs_in).map(row).collect()
@@ -160,7 +160,9 @@ pub(super) fn groups(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 /// `pg_db_role_setting`.
 pub(super) fn role_settings(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let roles = snapshot.catalog.authority().roles().iter().filter(|(_, role)| !role.settings.is_empty());
-    roles.map(|(name, role)| vec![0.into(), role_oid(snapshot, name).into(), settings(role)]).collect()
+    let of_roles = roles.map(|(name, role)| (role_oid(snapshot, name), &role.settings));
+    let of_all = [(0, snapshot.catalog.authority().settings())].into_iter().filter(|(_, all)| !all.is_empty());
+    of_all.chain(of_roles).map(|(role, all)| vec![0.into(), role.into(), settings(all)]).collect()
 }
 
 /// `pg_default_acl`.

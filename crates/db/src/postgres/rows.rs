@@ -68,8 +68,8 @@ impl From<i16> for Cell {
 
 /// Columns from text such as `"oid:p relname:n relhasindex:b"`, with the types that drivers expect. The letters: `o` a
 /// number of 64 bits, `p` an oid, `x` a number of a transaction, `t` text, `n` a name, `c` a `"char"`, `b` boolean, `i`
-/// and `s` numbers of 32 and 16 bits, `f` a double, `r` a real, `z` an instant, in microseconds or as a text, `v` an
-/// interval in seconds, `T`, `S`, `O`, `P` arrays of `t`, `s`, `o` and `p`.
+/// and `s` numbers of 32 and 16 bits, `f` a double, `r` a real, as a number or as a text, `z` an instant, in
+/// microseconds or as a text, `v` an interval in seconds, `T`, `S`, `O`, `P` arrays of `t`, `s`, `o` and `p`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {
@@ -160,7 +160,11 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
             Arc::new(Float64Array::from_iter(cells.map(|cell| number(cell).map(|value| value as f64))))
         }
         DataType::Float32 => {
-            Arc::new(Float32Array::from_iter(cells.map(|cell| number(cell).map(|value| value as f32))))
+            let real = |cell: &Cell| match cell {
+                Cell::Text(text) => text.parse().ok(),
+                cell => number(cell).map(|value| value as f32),
+            };
+            Arc::new(Float32Array::from_iter(cells.map(real)))
         }
         DataType::Timestamp(_, zone) => {
             let instant = |cell: &Cell| match cell {

@@ -7,6 +7,7 @@ use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{CATALOG_NAME, Object, Relation, SessionSnapshot};
 
 use super::quoting::{literal, qualified, quoted};
+use crate::settings::is_everybodys;
 
 /// What makes roles, before anything is theirs.
 pub(super) fn roles(snapshot: &SessionSnapshot) -> String {
@@ -39,6 +40,12 @@ pub(super) fn roles(snapshot: &SessionSnapshot) -> String {
             let _ = write!(text, " VALID UNTIL '{}'", moment(seconds, micros));
         }
         text.push_str(";\n");
+    }
+    for (setting, value) in authority.settings() {
+        // What is everybody's depends on the machine.
+        if !is_everybodys(setting) {
+            let _ = writeln!(text, "ALTER ROLE ALL SET {setting} TO {};", literal(value));
+        }
     }
     for (name, role) in authority.roles() {
         for (setting, value) in &role.settings {

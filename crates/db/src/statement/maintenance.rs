@@ -1,5 +1,5 @@
-//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX and CHECK TABLE: what is done for a database by those
-//! who keep it.
+//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX, ALTER SYSTEM and CHECK TABLE: what is done for a database by
+//! those who keep it.
 
 use std::sync::Arc;
 
@@ -31,6 +31,9 @@ impl Session {
                 Maintenance::Import { from } => export::import(&session, from, token).map(|()| vec![]),
                 Maintenance::Reindex { tables, only } => {
                     reindex(&session, tables, only.as_deref(), token).map(|()| vec![])
+                }
+                Maintenance::SetForAll { setting, value } => {
+                    session.set_for_all(setting.as_deref(), value.as_deref()).map(|()| vec![])
                 }
                 Maintenance::Check { tables } => {
                     let mut found = Found { session: &session, token, lines: Vec::new() };

@@ -32,6 +32,7 @@ mod result;
 mod second_start;
 mod several;
 mod start;
+mod system_settings;
 #[cfg(test)]
 mod tests;
 mod transaction;

@@ -97,6 +97,9 @@ impl FlightSession {
         let session = service.database().session_with(role.options_of(user));
         let timeout = role.time(service.options().limits.statement_time_max);
         let mut settings = ClientSettings::new(user, timeout, role.limits.time);
+        for (name, value) in session.initial_settings() {
+            settings.begin_with(&name, &value);
+        }
         for name in SHARED {
             if let Ok(value) = session.setting(name) {
                 settings.set(name, &value)?;

@@ -397,7 +397,7 @@ impl CopyDecoder {
         } else {
             let texts = self.texts.iter_mut().map(StringViewBuilder::finish).collect::<Vec<_>>();
             match self.options.ignores_errors {
-                true => self.readable(&texts)?,
+                true => self.readable(&texts, &lines)?,
                 false => (self.typed(&texts, &lines)?, vec![]),
             }
         };
@@ -415,11 +415,10 @@ impl CopyDecoder {
         Ok(())
     }
 
-    /// A row is left out for the text of a column; it is so many lines before the next one that comes.
-    fn leave_out(&mut self, column: usize, before: usize, text: &str) {
+    /// A row, which ends at a line, is left out for the text of a column.
+    fn leave_out(&mut self, column: usize, line: u64, text: &str) {
         self.skipped += 1;
         if self.options.verbosity == Verbosity::Verbose {
-            let line = (self.line + 1).saturating_sub(before as u64);
             let (column, text) = (self.schema.field(column).name(), text.chars().take(100).collect::<String>());
             self.notes.push(format!(
                 "skipping row due to data type incompatibility at line {line} for column \"{column}\": \"{text}\""
@@ -457,7 +456,7 @@ impl CopyDecoder {
     }
 
     /// Texts as values, and which rows stay: those of which all texts are values.
-    fn readable(&mut self, texts: &[StringViewArray]) -> Result<(Vec<ArrayRef>, Vec<bool>)> {
+    fn readable(&mut self, texts: &[StringViewArray], lines: &[u64]) -> Result<(Vec<ArrayRef>, Vec<bool>)> {
         let options = ReadOptions { is_try: true, ..self.reading() };
         let mut kept = vec![true; texts.first().map_or(0, |texts| texts.len())];
         let mut arrays = Vec::with_capacity(texts.len());
@@ -466,7 +465,7 @@ impl CopyDecoder {
             for (row, kept) in kept.iter_mut().enumerate() {
                 if *kept && texts.is_valid(row) && array.is_null(row) {
                     *kept = false;
-                    self.leave_out(column, texts.len() - row, texts.value(row));
+                    self.leave_out(column, lines.get(row).copied().unwrap_or(self.line), texts.value(row));
                 }
             }
             arrays.push(array);

@@ -132,7 +132,9 @@ impl PgSession {
 
     /// COPY … FROM STDIN, or from a file of the server.
     pub(super) async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
-        if self.allowed() == Allowed::Reading && !self.session.is_temporary(copy.schema.as_deref(), &copy.table) {
+        let only_reads = self.allowed() == Allowed::Reading;
+        self.session.set_only_reads(only_reads);
+        if only_reads && !self.session.is_temporary(copy.schema.as_deref(), &copy.table) {
             let error = Error::unsupported("COPY FROM cannot run in a read-only transaction");
             return Err(error.with_code(sqlstate::READ_ONLY).into());
         }

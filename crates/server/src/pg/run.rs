@@ -113,6 +113,7 @@ impl PgSession {
     ) -> Outcome<RunningStatement> {
         let execution = self.service.execution().clone();
         self.has_seen = true;
+        self.session.set_only_reads(self.allowed() == Allowed::Reading);
         let (asker, outbox) = (&self.asker, &mut self.outbox);
         let started = async {
             let start = execution.start(&self.session, asker, parsed, values, allowed);
@@ -275,6 +276,8 @@ impl PgSession {
             Command::Set(name, value, lasts) => {
                 if self.has_effect(*lasts) {
                     self.set_noted(name, value, *lasts)?;
+                    let mode = mode_of_setting(name, value).filter(|_| self.block != Block::None);
+                    mode.map_or(Ok(()), |mode| self.set_mode(mode))?;
                 }
                 self.complete("SET");
             }
@@ -332,6 +335,8 @@ impl PgSession {
         } else {
             let isolation = mode.isolation.unwrap_or_else(|| self.settings.isolation());
             self.open_block(isolation, mode.writes.unwrap_or_else(|| !self.settings.is_read_only()))?;
+            self.is_deferrable = mode.is_deferrable.unwrap_or_else(|| self.settings.is_deferrable());
+            self.tell_mode();
         }
         self.block = Block::Open;
         self.complete(tag);
@@ -349,6 +354,7 @@ impl PgSession {
         let (isolation, writes) = (self.isolation, self.writes);
         self.end_block(commits).await?;
         self.open_block(isolation, writes)?;
+        self.tell_mode();
         self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
         Ok(())
     }
@@ -430,6 +436,10 @@ impl PgSession {
             let error = Error::input("SET TRANSACTION ISOLATION LEVEL must be called before any query");
             return Err(error.with_code("25001").into());
         }
+        if is_late && mode.is_deferrable.is_some_and(|is_deferrable| is_deferrable != self.is_deferrable) {
+            let error = Error::input("SET TRANSACTION [NOT] DEFERRABLE must be called before any query");
+            return Err(error.with_code("25001").into());
+        }
         if is_late && mode.writes == Some(true) && !self.writes {
             let error = Error::input("transaction read-write mode must be set before any query");
             return Err(error.with_code("25001").into());
@@ -441,7 +451,22 @@ impl PgSession {
         if let Some(writes) = mode.writes.filter(|_| self.block != Block::None) {
             self.writes = writes;
         }
+        if let Some(is_deferrable) = mode.is_deferrable.filter(|_| self.block != Block::None) {
+            self.is_deferrable = is_deferrable;
+        }
+        if self.block != Block::None {
+            self.tell_facts();
+        }
         Ok(())
+    }
+
+    /// Has functions about the session know how a transaction is that begins otherwise than others.
+    fn tell_mode(&self) {
+        let settings = &self.settings;
+        let usual = (settings.isolation(), !settings.is_read_only(), settings.is_deferrable());
+        if (self.isolation, self.writes, self.is_deferrable) != usual {
+            self.tell_facts();
+        }
     }
 
     /// SET SESSION CHARACTERISTICS.
@@ -449,7 +474,8 @@ impl PgSession {
         let isolation = mode.isolation.map(|isolation| ("default_transaction_isolation", shown(isolation)));
         let switch = |writes: bool| if writes { "off" } else { "on" };
         let writes = mode.writes.map(|writes| ("default_transaction_read_only", switch(writes)));
-        for (name, value) in isolation.into_iter().chain(writes) {
+        let deferrable = |is_deferrable| ("default_transaction_deferrable", if is_deferrable { "on" } else { "off" });
+        for (name, value) in isolation.into_iter().chain(writes).chain(mode.is_deferrable.map(deferrable)) {
             self.set_noted(name, value, Lasts::Session)?;
         }
         self.complete("SET");
@@ -511,7 +537,7 @@ impl PgSession {
     }
 
     /// What SHOW says of the transaction; of the next one, if there is none.
-    fn transaction_setting(&self, name: &str) -> Option<String> {
+    pub(super) fn transaction_setting(&self, name: &str) -> Option<String> {
         let is_open = self.block != Block::None;
         let value = match name.to_lowercase().as_str() {
             "transaction_isolation" if is_open => shown(self.isolation),
@@ -519,6 +545,10 @@ impl PgSession {
             "transaction_read_only" => {
                 let writes = if is_open { self.writes } else { !self.settings.is_read_only() };
                 if writes { "off" } else { "on" }
+            }
+            "transaction_deferrable" => {
+                let is_deferrable = if is_open { self.is_deferrable } else { self.settings.is_deferrable() };
+                if is_deferrable { "on" } else { "off" }
             }
             _ => return None,
         };
@@ -602,6 +632,25 @@ fn tag_of(done: &CommandDone) -> String {
         "CREATE TABLE AS" | "CREATE MATERIALIZED VIEW" if done.rows.is_some() => format!("SELECT {rows}"),
         tag @ ("UPDATE" | "DELETE" | "MERGE" | "COPY") => format!("{tag} {rows}"),
         tag => tag.strip_suffix(" WITH NO DATA").unwrap_or(tag).to_owned(),
+    }
+}
+
+/// What a setting says of the transaction that goes on, if it is one of those that do.
+fn mode_of_setting(name: &str, value: &str) -> Option<TransactionMode> {
+    let is_on = || ["on", "true", "yes", "1"].iter().any(|on| value.trim().eq_ignore_ascii_case(on));
+    let mode = TransactionMode::default();
+    match name.to_lowercase().as_str() {
+        "transaction_read_only" => Some(TransactionMode { writes: Some(!is_on()), ..mode }),
+        "transaction_deferrable" => Some(TransactionMode { is_deferrable: Some(is_on()), ..mode }),
+        "transaction_isolation" => {
+            let isolation = match value.trim().to_lowercase().as_str() {
+                "repeatable read" => Isolation::RepeatableRead,
+                "serializable" => Isolation::Serializable,
+                _ => Isolation::ReadCommitted,
+            };
+            Some(TransactionMode { isolation: Some(isolation), ..mode })
+        }
+        _ => None,
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct PgSession {
     pub(super) block_began: Option<Instant>,
     /// Whether statements of the block may write.
     pub(super) writes: bool,
+    /// Whether the block is DEFERRABLE, as SHOW has it: nothing waits for a moment without conflicts.
+    pub(super) is_deferrable: bool,
     /// What the block sees of others.
     pub(super) isolation: Isolation,
     /// Whether a statement of the block has seen something.
@@ -121,6 +123,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         block: Block::None,
         block_began: None,
         writes: true,
+        is_deferrable: false,
         isolation: Isolation::default(),
         has_seen: false,
         changes: Changes::default(),
@@ -172,6 +175,9 @@ impl PgSession {
     }
 
     async fn greet(&mut self, parameters: &[(String, String)]) -> Result<(), Broken> {
+        for (name, value) in self.session.initial_settings() {
+            self.settings.begin_with(&name, &value);
+        }
         for name in SHARED {
             self.shared_changed(name);
         }
@@ -216,11 +222,11 @@ impl PgSession {
     pub(super) fn tell_facts(&self) {
         self.entry.is_called(&self.settings.get("application_name").unwrap_or_default());
         self.outbox.tell_from(&self.settings.get("client_min_messages").unwrap_or_default());
-        self.session.set_facts(Facts {
-            user: self.entry.user.clone(),
-            process_id: self.entry.id,
-            settings: self.settings.all(),
-        });
+        let mut settings = self.settings.all();
+        for name in ["transaction_deferrable", "transaction_isolation", "transaction_read_only"] {
+            settings.extend(self.transaction_setting(name).map(|value| (name.to_owned(), value)));
+        }
+        self.session.set_facts(Facts { user: self.entry.user.clone(), process_id: self.entry.id, settings });
     }
 
     async fn serve(&mut self) -> Broken {

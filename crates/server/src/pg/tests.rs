@@ -208,6 +208,122 @@ async fn a_block_is_committed_or_taken_back_as_a_whole() {
 }
 
 #[tokio::test]
+async fn transactions_that_only_read_count_nothing() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    said(&mut ann, "CREATE SEQUENCE s; CREATE TEMP SEQUENCE mine; CREATE TEMP TABLE t (a SERIAL, b INT)").await;
+    for sql in [
+        "BEGIN READ ONLY; SELECT nextval('s')",
+        "BEGIN READ ONLY; SELECT setval('s', 5)",
+        "BEGIN; SET TRANSACTION READ ONLY; SELECT nextval('s')",
+        "BEGIN; SET transaction_read_only = on; SELECT nextval('s')",
+    ] {
+        let answer = said(&mut ann, sql).await;
+        assert_eq!(answer[answer.len() - 2..], ["E ERROR 25006", "Z E"], "{sql}");
+        said(&mut ann, "ROLLBACK").await;
+    }
+    // What is the session's alone counts.
+    let own =
+        "BEGIN READ ONLY; SELECT setval('s', 5) WHERE false; INSERT INTO t (b) VALUES (1); SELECT nextval('mine')";
+    let answer = said(&mut ann, own).await;
+    assert_eq!(answer[answer.len() - 3..], ["D 1", "C SELECT 1", "Z T"], "{answer:?}");
+    said(&mut ann, "COMMIT").await;
+    assert_eq!(said(&mut ann, "SELECT nextval('s')").await[1], "D 1");
+    let unlocked = said(&mut ann, "SELECT pg_advisory_unlock(5)").await;
+    assert!(unlocked.contains(&"N WARNING 01000".to_owned()), "{unlocked:?}");
+    said(&mut ann, "SET default_transaction_read_only = on").await;
+    let answer = said(&mut ann, "SELECT nextval('s')").await;
+    assert_eq!(answer[answer.len() - 2..], ["E ERROR 25006", "Z I"]);
+    said(&mut ann, "SET default_transaction_read_only = off").await;
+    assert_eq!(said(&mut ann, "SELECT nextval('s')").await[1], "D 2");
+    // What the last block was says nothing of a COPY.
+    said(&mut ann, "CREATE TABLE counted (a SERIAL, b INT); BEGIN READ ONLY; SELECT 1; COMMIT").await;
+    let mut copy = Vec::new();
+    message::query(&mut copy, "COPY counted (b) FROM STDIN");
+    message::put(&mut copy, b'd', |body| body.extend(b"5\n6\n"));
+    message::put(&mut copy, b'c', |_| {});
+    let answer = told(&mut ann, &copy).await;
+    assert_eq!(answer[answer.len() - 2..], ["C COPY 2", "Z I"]);
+    assert_eq!(said(&mut ann, "SELECT sum(a) FROM counted").await[1], "D 3");
+}
+
+#[tokio::test]
+async fn transactions_tell_how_they_are() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let modes = ["isolation", "read_only", "deferrable"].map(|name| format!("current_setting('transaction_{name}')"));
+    let asked = format!("SELECT {}", modes.join(", "));
+    for (begin, told) in [
+        ("BEGIN", "read committed,off,off"),
+        ("BEGIN DEFERRABLE", "read committed,off,on"),
+        ("BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE", "serializable,on,on"),
+        ("BEGIN DEFERRABLE; SET TRANSACTION NOT DEFERRABLE", "read committed,off,off"),
+        ("BEGIN; SET transaction_isolation = 'repeatable read'", "repeatable read,off,off"),
+        ("BEGIN DEFERRABLE; COMMIT AND CHAIN", "read committed,off,on"),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION DEFERRABLE; BEGIN", "read committed,off,on"),
+        ("SET default_transaction_deferrable = off; BEGIN", "read committed,off,off"),
+    ] {
+        said(&mut ann, begin).await;
+        assert_eq!(said(&mut ann, &asked).await[1], format!("D {told}"), "{begin}");
+        let deferrable = shown(&mut ann, "transaction_deferrable").await;
+        assert!(told.ends_with(&deferrable), "{begin}: {deferrable}");
+        said(&mut ann, "COMMIT").await;
+    }
+    assert_eq!(said(&mut ann, "BEGIN; SELECT 1; SET TRANSACTION DEFERRABLE").await[4..], ["E ERROR 25001", "Z E"]);
+    said(&mut ann, "ROLLBACK").await;
+    assert_eq!(shown(&mut ann, "session_replication_role").await, "origin");
+    assert_eq!(said(&mut ann, "SET session_replication_role = local").await, ["C SET", "Z I"]);
+    assert_eq!(said(&mut ann, "SET session_replication_role = replica").await, ["E ERROR 22023", "Z I"]);
+}
+
+#[tokio::test]
+async fn settings_for_all_are_what_sessions_begin_with() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let script = "ALTER SYSTEM SET statement_timeout = '7s'; ALTER SYSTEM SET work_mem TO '7MB'; \
+                  ALTER ROLE ALL SET query_memory = '65MiB'; ALTER DATABASE diligence SET application_name = 'all'; \
+                  ALTER SYSTEM SET sharing_columns = 11";
+    let tags = ["C ALTER SYSTEM", "C ALTER SYSTEM", "C ALTER ROLE", "C ALTER DATABASE", "C ALTER SYSTEM", "Z I"];
+    assert_eq!(said(&mut ann, script).await, tags);
+    assert_eq!(said(&mut ann, "ALTER SYSTEM SET log_temp_files = -1").await, ["C ALTER SYSTEM", "Z I"]);
+    // What is everybody's is so at once; sessions that are there stay as they are.
+    assert_eq!(shown(&mut ann, "sharing_columns").await, "11");
+    assert_eq!(shown(&mut ann, "statement_timeout").await, "0");
+    let mut bob = connect(&address).await;
+    let expected = [("statement_timeout", "7s"), ("work_mem", "7MB"), ("query_memory", "65.0 MiB")];
+    for (name, value) in expected.into_iter().chain([("application_name", "all")]) {
+        assert_eq!(shown(&mut bob, name).await, value, "{name}");
+    }
+    // RESET gives it back.
+    said(&mut bob, "SET statement_timeout = 0; SET work_mem = '1MB'; SET query_memory = '70MiB'").await;
+    said(&mut bob, "RESET statement_timeout; RESET work_mem; RESET query_memory").await;
+    for (name, value) in expected {
+        assert_eq!(shown(&mut bob, name).await, value, "{name}");
+    }
+    let all = said(&mut bob, "SELECT setconfig FROM pg_db_role_setting WHERE setrole = 0").await;
+    assert!(all[1].contains("work_mem=7MB"), "{all:?}");
+    for (wrong, code) in [
+        ("ALTER SYSTEM SET statement_timeout = 'soon'", "22023"),
+        ("ALTER SYSTEM SET sharing_columns = 101", "22023"),
+        ("ALTER SYSTEM SET workers = 3", "55P02"),
+        ("ALTER DATABASE other SET work_mem = '1MB'", "3D000"),
+        ("ALTER SYSTEM SET work_mem", "42601"),
+        ("BEGIN; ALTER SYSTEM SET work_mem = '1MB'", "25001"),
+    ] {
+        let answer = said(&mut ann, wrong).await;
+        assert_eq!(answer[answer.len() - 2], format!("E ERROR {code}"), "{wrong}");
+        said(&mut ann, "ROLLBACK").await;
+    }
+    assert!(said(&mut ann, "ALTER SYSTEM SET nonsense = 1").await[0].starts_with("E ERROR"));
+    assert_eq!(said(&mut ann, "SELECT pg_reload_conf()").await[1], "D t");
+    assert_eq!(said(&mut ann, "ALTER SYSTEM RESET work_mem; ALTER SYSTEM RESET ALL").await[1], "C ALTER SYSTEM");
+    assert_eq!(shown(&mut ann, "sharing_columns").await, "30");
+    let mut carl = connect(&address).await;
+    assert_eq!(shown(&mut carl, "statement_timeout").await, "0");
+    assert_eq!(shown(&mut carl, "work_mem").await, "4MB");
+}
+
+#[tokio::test]
 async fn statements_with_parameters_fail_only_if_their_columns_have_changed() {
     let (_server, address) = serve().await;
     let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
@@ -511,7 +627,9 @@ async fn rows_that_a_copy_leaves_out_are_told_as_it_wants() {
     for (verbosity, notices) in [("default", 1), ("verbose", 3), ("silent", 0)] {
         let mut copy = Vec::new();
         message::query(&mut copy, &format!("COPY t FROM STDIN (ON_ERROR ignore, LOG_VERBOSITY {verbosity})"));
-        message::put(&mut copy, b'd', |body| body.extend(b"1\t2024-01-01\nx\t2024-01-01\n3\t2024-13-01\n4\t\\N\n"));
+        message::put(&mut copy, b'd', |body| {
+            body.extend(b"1\t2024-01-01\nx\t2024-01-01\n3\t2024-13-01\n4\t\\N\n\\.\n")
+        });
         message::put(&mut copy, b'c', |_| {});
         ann.send(&copy).await.unwrap();
         let mut texts = Vec::new();

@@ -106,6 +106,8 @@ pub struct TransactionMode {
     pub isolation: Option<Isolation>,
     /// READ WRITE or READ ONLY.
     pub writes: Option<bool>,
+    /// DEFERRABLE or NOT DEFERRABLE.
+    pub is_deferrable: Option<bool>,
 }
 
 /// How long what SET says lasts, if the block that it is in does not roll back.
@@ -221,9 +223,14 @@ fn mode(tokens: &[Placed<'_>], mut at: usize) -> Result<TransactionMode, String>
                 mode.writes = Some(words[1] == "WRITE");
                 2
             }
-            // Nothing waits for a moment without conflicts.
-            ["DEFERRABLE", ..] => 1,
-            ["NOT", "DEFERRABLE", ..] => 2,
+            ["DEFERRABLE", ..] => {
+                mode.is_deferrable = Some(true);
+                1
+            }
+            ["NOT", "DEFERRABLE", ..] => {
+                mode.is_deferrable = Some(false);
+                2
+            }
             ["ISOLATION", "LEVEL", "REPEATABLE" | "READ", _] => return Err(unexpected(tokens, at + 3)),
             ["ISOLATION", "LEVEL", ..] => return Err(unexpected(tokens, at + 2)),
             ["ISOLATION" | "READ" | "NOT", ..] => return Err(unexpected(tokens, at + 1)),
@@ -344,13 +351,22 @@ mod tests {
     #[test]
     fn statements_of_the_session_are_told_by_their_words() {
         assert_eq!(found("/* x */ begin;"), Command::Begin(TransactionMode::default()));
-        let mode = TransactionMode { isolation: Some(Isolation::ReadCommitted), writes: None };
+        let mode =
+            TransactionMode { isolation: Some(Isolation::ReadCommitted), writes: None, ..TransactionMode::default() };
         assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Start(mode));
-        let mode = TransactionMode { isolation: Some(Isolation::Serializable), writes: Some(false) };
+        let mode = TransactionMode {
+            isolation: Some(Isolation::Serializable),
+            writes: Some(false),
+            ..TransactionMode::default()
+        };
         assert_eq!(found("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY"), Command::Begin(mode));
-        let mode = TransactionMode { isolation: Some(Isolation::RepeatableRead), writes: Some(true) };
+        let mode = TransactionMode {
+            isolation: Some(Isolation::RepeatableRead),
+            writes: Some(true),
+            ..TransactionMode::default()
+        };
         assert_eq!(found("set transaction isolation level repeatable read read write"), Command::SetTransaction(mode));
-        let mode = TransactionMode { isolation: None, writes: Some(false) };
+        let mode = TransactionMode { isolation: None, writes: Some(false), ..TransactionMode::default() };
         assert_eq!(found("BEGIN WORK READ ONLY, NOT DEFERRABLE;"), Command::Begin(mode));
         let all = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
         assert_eq!(found(all), Command::SetTransactions(mode));
@@ -399,7 +415,11 @@ mod tests {
             assert_eq!((refused.message, refused.code), (format!("syntax error {at}"), "42601"), "{sql}");
         }
         assert_eq!(command("SET TRANSACTION SNAPSHOT '1-2'").unwrap_err().code, "0A000");
-        let mode = TransactionMode { isolation: Some(Isolation::ReadCommitted), writes: Some(false) };
+        let mode = TransactionMode {
+            isolation: Some(Isolation::ReadCommitted),
+            writes: Some(false),
+            is_deferrable: Some(false),
+        };
         let sql = "BEGIN TRANSACTION READ WRITE NOT DEFERRABLE ISOLATION LEVEL READ UNCOMMITTED, READ ONLY";
         assert_eq!(found(sql), Command::Begin(mode));
         let set = |name: &str, value: &str| Command::Set(name.into(), value.into(), Lasts::Session);

@@ -37,7 +37,7 @@ const ISOLATIONS: [&str; 4] = ["read committed", "read uncommitted", "repeatable
 const SWITCHES: [&str; 8] = ["off", "on", "false", "true", "no", "yes", "0", "1"];
 
 #[rustfmt::skip]
-const KNOWN: [(&str, &str, Change); 153] = [
+const KNOWN: [(&str, &str, Change); 155] = [
     ("application_name", "", Free),
     ("backslash_quote", "safe_encoding", Free),
     ("block_size", "8192", Fixed),
@@ -64,7 +64,7 @@ const KNOWN: [(&str, &str, Change); 153] = [
     ("default_table_access_method", "heap", Only(&["heap"])),
     ("default_tablespace", "", Free),
     ("default_toast_compression", "pglz", Free),
-    ("default_transaction_deferrable", "off", Free),
+    ("default_transaction_deferrable", "off", Only(&SWITCHES)),
     ("default_transaction_isolation", "read committed", Only(&ISOLATIONS)),
     ("default_transaction_read_only", "off", Only(&SWITCHES)),
     ("default_with_oids", "off", Only(&["off", "false"])),
@@ -156,6 +156,7 @@ const KNOWN: [(&str, &str, Change); 153] = [
     ("server_version", SERVER_VERSION, Fixed),
     ("server_version_num", "160006", Fixed),
     ("session_authorization", "", Fixed),
+    ("session_replication_role", "origin", Only(&["origin", "local"])),
     ("standard_conforming_strings", "on", Only(&["on", "true", "1", "yes"])),
     ("statement_timeout", "0", Free),
     ("stats_fetch_consistency", "cache", Free),
@@ -172,6 +173,7 @@ const KNOWN: [(&str, &str, Change); 153] = [
     ("track_counts", "on", Free),
     ("track_functions", "none", Free),
     ("track_io_timing", "off", Free),
+    ("transaction_deferrable", "off", Only(&SWITCHES)),
     ("transaction_isolation", "read committed", Only(&ISOLATIONS)),
     ("transaction_read_only", "off", Only(&SWITCHES)),
     ("transaction_timeout", "0", Time),
@@ -245,6 +247,8 @@ pub(crate) struct Value {
 pub(crate) struct ClientSettings {
     /// Those that differ from the start; `user` among them under `session_authorization`.
     changed: BTreeMap<&'static str, String>,
+    /// The starts that are others than those of all sessions.
+    starts: BTreeMap<&'static str, String>,
     user: String,
     timeout: Duration,
     timeout_start: Duration,
@@ -256,7 +260,19 @@ impl ClientSettings {
     /// The settings of a session's beginning; a statement may run for `timeout` (0 for as long as it takes), or another
     /// time up to `timeout_max`.
     pub(crate) fn new(user: &str, timeout: Duration, timeout_max: Option<Duration>) -> Self {
-        Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout, timeout_max }
+        let (changed, starts) = (BTreeMap::new(), BTreeMap::new());
+        Self { changed, starts, user: user.to_owned(), timeout, timeout_start: timeout, timeout_max }
+    }
+
+    /// Has a setting begin with a value, which RESET gives back; one that is none, or not the client's, is left out.
+    pub(crate) fn begin_with(&mut self, name: &str, value: &str) {
+        let Some(known) = Self::known(name) else { return };
+        if self.set(name, value).is_ok()
+            && let Some(value) = self.changed.remove(known.name)
+        {
+            self.starts.insert(known.name, value);
+        }
+        self.timeout_start = self.timeout;
     }
 
     fn known(name: &str) -> Option<Known> {
@@ -276,7 +292,7 @@ impl ClientSettings {
 
     /// The time of a setting that is one; `None` for none.
     pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
-        let time = duration(self.changed.get(name)?).ok()?;
+        let time = duration(self.changed.get(name).or_else(|| self.starts.get(name))?).ok()?;
         (!time.is_zero()).then_some(time)
     }
 
@@ -287,7 +303,10 @@ impl ClientSettings {
             "session_authorization" => self.user.clone(),
             "statement_timeout" if self.timeout.is_zero() => "0".to_owned(),
             "statement_timeout" => in_largest_unit(self.timeout.as_millis()),
-            name => self.changed.get(name).cloned().unwrap_or_else(|| known.start.to_owned()),
+            name => {
+                let said = self.changed.get(name).or_else(|| self.starts.get(name));
+                said.cloned().unwrap_or_else(|| known.start.to_owned())
+            }
         })
     }
 
@@ -302,8 +321,18 @@ impl ClientSettings {
 
     /// Whether transactions only read, where they do not say it.
     pub(crate) fn is_read_only(&self) -> bool {
-        let value = self.get("default_transaction_read_only").unwrap_or_default().to_lowercase();
-        ["on", "true", "yes", "1"].contains(&value.as_str())
+        self.is_on("default_transaction_read_only")
+    }
+
+    /// Whether transactions are DEFERRABLE, where they do not say it.
+    pub(crate) fn is_deferrable(&self) -> bool {
+        self.is_on("default_transaction_deferrable")
+    }
+
+    /// Whether a switch is on that is off at the start of all sessions.
+    fn is_on(&self, name: &str) -> bool {
+        let said = self.changed.get(name).or_else(|| self.starts.get(name));
+        said.is_some_and(|said| ["on", "true", "yes", "1"].iter().any(|on| said.eq_ignore_ascii_case(on)))
     }
 
     /// Changes a setting. What the client is to be told, if it is one that clients follow.
@@ -322,7 +351,15 @@ impl ClientSettings {
             Fixed => return Err(Error::input(format!("the setting '{name}' cannot be changed")).with_code("55P02")),
             Only(values) if !values.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)) => {
                 let error = Error::input(format!("'{name}' cannot be '{value}' here"));
-                return Err(error.with_code("22023").with_hint(format!("it can be {}", values.join(" or "))));
+                let hint = match known.name {
+                    "session_replication_role" => {
+                        "SET CONSTRAINTS ALL DEFERRED lets rows of a transaction come in any order, where foreign keys \
+                         are DEFERRABLE; ALTER TABLE … DISABLE TRIGGER has triggers not fire"
+                            .to_owned()
+                    }
+                    _ => format!("it can be {}", values.join(" or ")),
+                };
+                return Err(error.with_code("22023").with_hint(hint));
             }
             _ => {}
         }

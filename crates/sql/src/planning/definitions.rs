@@ -406,6 +406,9 @@ impl Around<'_> {
         let restarts = matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart));
         let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
         let triggers = self.truncate_triggers(&tables, cascade)?;
+        if cascade {
+            self.tell_emptied_with(&tables)?;
+        }
         Ok(Statement::Command(Command::Truncate { tables, restarts, cascade, triggers: TableTriggers(triggers) }))
     }
 
@@ -662,6 +665,9 @@ impl Around<'_> {
             match self.at.snapshot.get(&name) {
                 Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => {
                     tables.push(object.reference());
+                }
+                Some(Resolved::Object(view)) if matches!(view.relation, Relation::View(_)) => {
+                    tables.extend(self.tables_of_view(&view)?);
                 }
                 Some(other) => return Err(unwritable(&name, &other)),
                 None => return Err(self.unknown(&name)),

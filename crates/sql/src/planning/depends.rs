@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::{Error, Result};
-use diligence_catalog::{Object, Relation, RelationName, TableAlteration, View};
+use diligence_catalog::{Object, ObjectRef, Relation, RelationName, TableAlteration, View};
 use diligence_storage::Table;
 use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
@@ -202,6 +202,16 @@ impl Around<'_> {
             names.iter().find(|name| **name != view.name && around.has_met(name)).cloned()
         });
         bound.ok().flatten()
+    }
+
+    /// The tables whose rows a view reads, itself or through other views. Fails if its query means nothing any more.
+    pub(super) fn tables_of_view(&self, view: &Object) -> Result<Vec<ObjectRef>> {
+        self.with_view(view, |bound, around| {
+            bound?;
+            let objects = around.at.snapshot.catalog.all_objects();
+            let tables = objects.filter(|object| matches!(object.relation, Relation::Native(_)));
+            Ok(tables.filter(|table| around.has_met(&table.name)).map(|table| table.reference()).collect())
+        })?
     }
 
     /// Whether a query has all of its view's columns where these tables have these names, but for the view's own.

@@ -214,7 +214,6 @@ fn refused(what: &str) -> Error {
         return error.with_hint("there is no two-phase commit here: COMMIT ends a transaction in one step");
     }
     let hint = match what {
-        "ALTER SYSTEM" => "settings of a server are given when it starts: --set NAME=VALUE",
         "INHERIT" => "a view with UNION ALL shows several tables as one; LIKE copies the columns of another",
         "ATTACH PARTITION" | "DETACH PARTITION" => {
             "a table has its fragments in itself: DISTRIBUTED BY RANGE (column) divides its rows"

@@ -1,7 +1,7 @@
 //! What a statement tells its client beside its result: what there is already, what there is not, what goes along.
 
-use diligence_base::Error;
-use diligence_catalog::{Object, Relation, RelationName};
+use diligence_base::{Error, Result};
+use diligence_catalog::{Object, ObjectRef, Relation, RelationName};
 use diligence_engine::stages::{Level, Message};
 
 use super::around::Around;
@@ -27,6 +27,15 @@ impl Around<'_> {
             true => self.tell_missing(&format!("{kind} \"{}\"", name.name)),
             false => self.tell_missing(&format!("schema \"{}\"", name.schema)),
         }
+    }
+
+    /// Tells what is left out where a statement says IF EXISTS, or fails for it with code 55000.
+    pub(super) fn skip_or_fail(&self, message: String, if_exists: bool) -> Result<()> {
+        if !if_exists {
+            return Err(Error::input(message).with_code("55000"));
+        }
+        self.note(Error::input(format!("{message}, skipping")).with_code("00000"));
+        Ok(())
     }
 
     /// Tells that there is such a thing, `what` with its name, where a statement says IF NOT EXISTS; `code` is that of
@@ -65,6 +74,16 @@ impl Around<'_> {
             dropped.extend(gone.map(|reference| format!("constraint {} on table {}", reference.name, other.name)));
         }
         self.tell_cascades(&dropped);
+    }
+
+    /// Tells which tables TRUNCATE … CASCADE empties beside these. Fails if that cannot be known.
+    pub(super) fn tell_emptied_with(&self, tables: &[ObjectRef]) -> Result<()> {
+        let all = self.planner.catalogs().catalog().emptied_with(tables, true)?;
+        for other in all.iter().skip(tables.len()) {
+            let message = format!("truncate cascades to table \"{}\"", other.name.name);
+            self.note(Error::input(message).with_code("00000"));
+        }
+        Ok(())
     }
 
     /// What goes along with a schema: what is in it, and views of that.

@@ -122,6 +122,8 @@ fn is_one(parts: &[&Token]) -> bool {
         last > 4 && is(last - 3, &["owner"]) && is(last - 2, &["to"]) && !is(last - 4, &["column", "rename"]);
     is(0, &["alter"])
         && (of_role(1)
+            || is(1, &["system"]) && is(2, &["set", "reset"])
+            || is(1, &["database"]) && is(3, &["set", "reset"]) && !is(4, &["tablespace"])
             || is(1, &["trigger"])
             || last > 4 && is(last - 3, &["set"]) && is(last - 2, &["schema"])
             || is(1, &["function", "procedure", "routine"])
@@ -165,6 +167,8 @@ mod tests {
             ),
             ("SET LOCAL ROLE ann", "('w:set', 'w:local', 'w:role', 'w:ann')"),
             ("RESET SESSION AUTHORIZATION", "('w:reset', 'w:session', 'w:authorization')"),
+            ("ALTER SYSTEM SET a = '1MB'", "('w:alter', 'w:system', 'w:set', 'w:a', 'p:=', 's:1MB')"),
+            ("alter database d reset all;", "('w:alter', 'w:database', 'w:d', 'w:reset', 'w:all')"),
             (
                 "ALTER FUNCTION f(int) OWNER TO x",
                 "('w:alter', 'w:function', 'w:f', 'p:(', 'w:int', 'p:)', 'w:owner', 'w:to', 'w:x')",

@@ -1,7 +1,7 @@
 //! What PostgreSQL's users write that asks for nothing here: words that are left out, and statements that become
 //! `CALL "nothing statement"('TAG', t)`, of a table that must be there.
 //!
-//! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY;
+//! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY, SET ACCESS METHOD heap;
 //! * what is said of what is not there: COMMENT ON EXTENSION;
 //! * extensions: DROP EXTENSION, LOAD, and where CREATE EXTENSION puts one;
 //! * hints for a planner: CREATE STATISTICS, and COST, ROWS, LEAKPROOF and SUPPORT of a function;
@@ -132,7 +132,10 @@ impl Text<'_> {
             && self.closed.get(&(action + 1)).is_some_and(|closed| closed + 1 == last)
             && *self.token(action + 1) == Token::LParen
             && !self.is_any(action + 2, &["DISTRIBUTED", "CLUSTERED"]);
-        let is_kind = self.is(action, "SET") && self.is_any(action + 1, &["LOGGED", "UNLOGGED"]);
+        let is_method = self.is(action + 1, "ACCESS")
+            && self.is(action + 2, "METHOD")
+            && self.is_any(action + 3, &["HEAP", "DEFAULT"]);
+        let is_kind = self.is(action, "SET") && (is_method || self.is_any(action + 1, &["LOGGED", "UNLOGGED"]));
         let is_identity = self.is(action, "REPLICA") && self.is(action + 1, "IDENTITY");
         let is_cluster = self.is(action, "CLUSTER") && self.is(action + 1, "ON")
             || self.is(action, "SET")
@@ -479,6 +482,7 @@ mod tests {
             ("CLUSTER t USING i", "('CLUSTER', t)"),
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
             ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
+            ("ALTER TABLE t SET ACCESS METHOD heap", "('ALTER TABLE', t)"),
             ("ALTER INDEX s.i SET (fillfactor = 50)", "('ALTER INDEX')"),
             ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
             ("COMMENT ON AGGREGATE f(int, text) IS NULL", "('COMMENT')"),

@@ -65,9 +65,6 @@ impl Parts<'_> {
         if self.is(1, "policy") {
             return Some("ALTER POLICY");
         }
-        if self.is(1, "system") && (self.is(2, "set") || self.is(2, "reset")) {
-            return Some("ALTER SYSTEM");
-        }
         if !self.is(1, "table") {
             return None;
         }
@@ -130,8 +127,6 @@ mod tests {
             ("ALTER TABLE t ENABLE ROW LEVEL SECURITY", "ENABLE ROW LEVEL SECURITY"),
             ("ALTER TABLE t NO INHERIT p", "INHERIT"),
             ("ALTER TABLE s.t ATTACH PARTITION p FOR VALUES IN (1)", "ATTACH PARTITION"),
-            ("ALTER SYSTEM SET work_mem = '1MB'", "ALTER SYSTEM"),
-            ("alter system reset all;", "ALTER SYSTEM"),
             ("CREATE POLICY p ON t USING (a > 1)", "CREATE POLICY"),
             ("CREATE OR REPLACE RULE r AS ON INSERT TO t DO NOTHING", "CREATE RULE"),
             ("PREPARE TRANSACTION 'x';", "PREPARE TRANSACTION"),

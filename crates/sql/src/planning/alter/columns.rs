@@ -180,19 +180,16 @@ impl Around<'_> {
         let changes = changes_of(&arguments_of(call))?;
         let rules = &mut altered.declaration.rules;
         if let Some(SequenceChange::DropExpression { if_exists }) = changes.first() {
-            if rules.generated.remove(&column).is_none() && !if_exists {
+            if rules.generated.remove(&column).is_none() {
                 let message = format!("column \"{column}\" of relation \"{table}\" is not a stored generated column");
-                return Err(Error::input(message).with_code("55000"));
+                return self.skip_or_fail(message, *if_exists);
             }
             return Ok(());
         }
         let is_well = matches!(changes.first(), Some(SequenceChange::DropIdentity { if_exists: true }));
         if !rules.identities.contains_key(&column) {
-            if is_well {
-                return Ok(());
-            }
             let message = format!("column \"{column}\" of relation \"{table}\" is not an identity column");
-            return Err(Error::input(message).with_code("55000"));
+            return self.skip_or_fail(message, is_well);
         }
         if let Some(begins) = altered.begins_to_count(object, &column) {
             let (options, state) = changed(&Sequence::new(begins.clone()), &changes)?;

@@ -4,6 +4,7 @@
 //! * `roles`: CREATE, ALTER and DROP ROLE, and their memberships;
 //! * `grants`: GRANT and REVOKE of privileges, and those of what is to come;
 //! * `comments`: COMMENT ON what is no table;
+//! * `systems`: ALTER SYSTEM, and what all sessions begin with;
 //! * `owners`: whose objects are, REASSIGN and DROP OWNED;
 //! * here: SET ROLE and SET SESSION AUTHORIZATION, and how roles are named.
 
@@ -12,6 +13,7 @@ mod grants;
 mod owners;
 mod passwords;
 mod roles;
+mod systems;
 mod words;
 
 use diligence_base::{Error, Result};
@@ -69,6 +71,11 @@ impl Around<'_> {
                 Ok(set_role(None, is_authorization, false, "RESET"))
             }
             _ if words.take(&["default", "privileges"]) => self.default_privileges(&mut words),
+            _ if words.take(&["system"]) => self.alter_system(&mut words),
+            _ if words.come(&["database"]) && words.split_at_last("owner").is_none() => {
+                words.word()?;
+                self.alter_database(&mut words)
+            }
             _ if ["role", "user", "group"].iter().any(|kind| words.come(&[kind])) => self.alter_role(&mut words),
             _ => self.alter_owner(&mut words),
         };

@@ -29,7 +29,7 @@ pub(super) fn change(change: RoleChange, tag: &'static str) -> Command {
 }
 
 impl Around<'_> {
-    fn speaker(&self) -> Speaker {
+    pub(super) fn speaker(&self) -> Speaker {
         self.planner.catalogs().speaker()
     }
 
@@ -136,8 +136,7 @@ impl Around<'_> {
         let is_group = words.come(&["group"]);
         words.word()?;
         if words.take(&["all"]) {
-            let error = Error::unsupported("ALTER ROLE ALL is not supported").with_code("0A000");
-            return Err(error.with_hint("the server's options have settings for all sessions"));
+            return self.set_for_all(words, "ALTER ROLE");
         }
         let name = self.role(words)?;
         if name == OWNER {
@@ -222,32 +221,18 @@ impl Around<'_> {
             }
             false => Ok(()),
         };
-        if words.take(&["reset"]) {
-            if words.take(&["all"]) {
-                role.settings.retain(|setting, _| check(setting).is_err());
-                return Ok(());
+        match words.setting_change()? {
+            (None, _) => role.settings.retain(|setting, _| check(setting).is_err()),
+            (Some(setting), None) => {
+                check(&setting)?;
+                role.settings.remove(&setting);
             }
-            let setting = words.name()?.0;
-            check(&setting)?;
-            role.settings.remove(&setting);
-            return Ok(());
+            (Some(setting), Some(value)) => {
+                check(&setting)?;
+                FunctionLimits::default().set(&setting, &value)?;
+                role.settings.insert(setting, value);
+            }
         }
-        words.word()?;
-        let mut setting = words.name()?.0;
-        while words.take(&["."]) {
-            setting = format!("{setting}.{}", words.name()?.0);
-        }
-        if !words.take(&["to"]) && !words.take(&["="]) {
-            return Err(words.wrong());
-        }
-        check(&setting)?;
-        if words.take(&["default"]) {
-            role.settings.remove(&setting);
-            return Ok(());
-        }
-        let value = words.rest();
-        FunctionLimits::default().set(&setting, &value)?;
-        role.settings.insert(setting, value);
         Ok(())
     }
 

@@ -220,6 +220,29 @@ impl Words {
         Some(text.join(" "))
     }
 
+    /// What SET and RESET of a role or of the database say: a setting, or all, and its value, or its own default.
+    pub(in crate::planning) fn setting_change(&mut self) -> Result<(Option<String>, Option<String>)> {
+        let resets = self.take(&["reset"]);
+        if resets && self.take(&["all"]) {
+            return Ok((None, None));
+        }
+        if !resets {
+            self.expect(&["set"])?;
+        }
+        let mut setting = self.name()?.0;
+        while self.take(&["."]) {
+            setting = format!("{setting}.{}", self.name()?.0);
+        }
+        if resets {
+            return Ok((Some(setting), None));
+        }
+        if !self.take(&["to"]) && !self.take(&["="]) || self.is_end() {
+            return Err(self.wrong());
+        }
+        let is_default = self.take(&["default"]);
+        Ok((Some(setting), if is_default { None } else { Some(self.rest()) }))
+    }
+
     /// All that comes, as values of a setting.
     pub(in crate::planning) fn rest(&mut self) -> String {
         let rest = self.parts.get(self.at..).unwrap_or_default().iter().map(|part| match part {
@@ -228,7 +251,11 @@ impl Words {
         });
         let rest = rest.collect::<Vec<_>>().join(" ").replace(" ,", ",");
         self.at = self.parts.len();
-        rest
+        // A number less than 0 is two parts.
+        match rest.strip_prefix("- ") {
+            Some(number) => format!("-{number}"),
+            None => rest,
+        }
     }
 }
 
