@@ -2,7 +2,7 @@
 //! others, and what is said besides ([`WriteExtras`]).
 
 use diligence_base::{Error, Result};
-use diligence_storage::external::{FileNames, Format, Frame, WriteExtras};
+use diligence_storage::external::{DELIMITER_BYTES_MAX, FileNames, Format, Frame, WriteExtras};
 use sqlparser::ast::Value;
 
 use super::options::{plain, text_of};
@@ -46,6 +46,13 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
                 Some(true) => writer.quoted_columns.push(ALL_COLUMNS.to_owned()),
                 _ => writer.quoted_columns.push(text),
             },
+            ("delimiter", Format::Csv) if text.len() > 1 && text != "\\t" => {
+                if text.len() > DELIMITER_BYTES_MAX || text.contains(['\n', '\r', '"']) {
+                    return Err(wrong("at most 4 bytes without quotes and ends of lines"));
+                }
+                writer.delimiter = Some(text);
+            }
+            ("quote" | "escape", Format::Csv) if text.len() != 1 => return Err(wrong("one character of one byte")),
             ("prefix", Format::Csv) => prefix = Some(text),
             ("suffix", Format::Csv) => suffix = Some(text),
             ("array", Format::Json) => writer.frame = is_true()?.then(Frame::of_array),

@@ -42,6 +42,9 @@ pub enum Compression {
     Xz,
 }
 
+/// The column that has the number of a row in its file ([`OpenOptions::row_numbers`]).
+pub const ROW_NUMBER_COLUMN: &str = "file_row_number";
+
 /// What stands in front of the place of a column, from 0 on, that has a type whatever it is called
 /// ([`OpenOptions::types`]).
 pub const PLACE: &str = "place \u{1}";
@@ -74,6 +77,8 @@ pub struct OpenOptions {
     pub types: Vec<(String, FieldRef)>,
     /// The name of a column that has the name of the file that a row is from.
     pub filename: Option<String>,
+    /// Whether one more column of Parquet files, [`ROW_NUMBER_COLUMN`], has the number of the row in its file, from 0.
+    pub row_numbers: bool,
     /// Whether values in the names of folders are texts unless a type is given.
     pub folder_texts: bool,
     /// The encoding of text files; UTF-8, or what a byte order mark says, if `None`.
@@ -120,11 +125,17 @@ impl Encoding {
     }
 }
 
+/// The bytes of a delimiter at most.
+pub const DELIMITER_BYTES_MAX: usize = 4;
+
 /// How separated values are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CsvOptions {
-    /// The byte between fields. `None`: a tab for names like `.tsv`, else what the first lines show (`,` `;` tab `|`).
+    /// What is between fields, or its first byte. `None`: a tab for names like `.tsv`, else what the first lines show
+    /// (`,` `;` tab `|`).
     pub delimiter: Option<u8>,
+    /// The bytes of that delimiter behind its first one, if it has several: [`DELIMITER_BYTES_MAX`] at most.
+    pub delimiter_tail: Vec<u8>,
     /// Whether the first record holds the names. `None`: true unless the first record looks like the others.
     pub has_header: Option<bool>,
     /// The quote; `"` if `None`.
@@ -361,6 +372,7 @@ impl OpenOptions {
         self.also.hash(&mut hasher);
         self.types.hash(&mut hasher);
         self.filename.hash(&mut hasher);
+        self.row_numbers.hash(&mut hasher);
         self.encoding.hash(&mut hasher);
         self.moment.hash(&mut hasher);
         self.table.hash(&mut hasher);
