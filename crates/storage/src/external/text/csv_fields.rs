@@ -239,25 +239,13 @@ pub(in crate::external) fn record(
                 Some(_) => return Found::Malformed { at, what: BEHIND_A_QUOTE },
             }
         } else {
-            let mut from = at;
-            let (end, behind) = loop {
-                let Some(length) = memchr::memchr2(dialect.delimiter, b'\n', &text[from..]) else {
-                    if !last {
-                        return Found::Incomplete;
-                    }
-                    let end = text.len() - usize::from(text.ends_with(b"\r") && text.len() > at);
-                    field(number, Field::new(at, end, 0));
-                    return Found::Record { next: text.len() };
-                };
-                let end = from + length;
-                if text[end] == b'\n' {
-                    break (end, None);
+            let Some((end, behind)) = end_of_plain(text, at, last, dialect) else {
+                if !last {
+                    return Found::Incomplete;
                 }
-                match dialect.at_delimiter(text, end, last) {
-                    AtDelimiter::Whole(behind) => break (end, Some(behind)),
-                    AtDelimiter::Cut => return Found::Incomplete,
-                    AtDelimiter::Other => from = end + 1,
-                }
+                let end = text.len() - usize::from(text.ends_with(b"\r") && text.len() > at);
+                field(number, Field::new(at, end, 0));
+                return Found::Record { next: text.len() };
             };
             if let Some(behind) = behind {
                 field(number, Field::new(at, end, 0));
@@ -269,6 +257,24 @@ pub(in crate::external) fn record(
             }
         }
         number += 1;
+    }
+}
+
+/// Where the field without quotes at `at` ends, and where the one behind it begins, if its record has one. `None` if the
+/// text ends before.
+#[inline]
+fn end_of_plain(text: &[u8], at: usize, last: bool, dialect: &Dialect) -> Option<(usize, Option<usize>)> {
+    let mut from = at;
+    loop {
+        let end = from + memchr::memchr2(dialect.delimiter, b'\n', &text[from..])?;
+        if text[end] == b'\n' {
+            return Some((end, None));
+        }
+        match dialect.at_delimiter(text, end, last) {
+            AtDelimiter::Whole(behind) => return Some((end, Some(behind))),
+            AtDelimiter::Cut => return None,
+            AtDelimiter::Other => from = end + 1,
+        }
     }
 }
 

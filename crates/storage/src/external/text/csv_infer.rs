@@ -488,15 +488,16 @@ pub(super) fn has_header(
         if !in_order && equal.count() * 2 >= columns.len().max(1) {
             return true;
         }
-        // What could be a row is one.
+        // What could be a row is one, unless the columns are said to be texts, whatever they hold.
+        let is_text = |column: &ArrowField| *column.data_type() == DataType::Utf8View && checked_type(column).is_none();
         let is_value = |(column, field): (&Arc<ArrowField>, &Field)| {
-            let is_text = *column.data_type() == DataType::Utf8View && checked_type(column).is_none();
             let one = std::iter::once(*field);
             is_null(*field)
                 || std::str::from_utf8(field.raw(text)).is_ok()
-                    && (is_text || column_of(column, text, one, dialect, forms).is_ok())
+                    && (is_text(column) || column_of(column, text, one, dialect, forms).is_ok())
         };
-        if columns.iter().zip(first).all(is_value) {
+        let is_typed = in_order || !columns.iter().all(|column| is_text(column));
+        if is_typed && columns.iter().zip(first).all(is_value) {
             return false;
         }
     }
@@ -665,6 +666,10 @@ mod tests {
         assert!(!copied("x,y\nz,y\n") && !copied("x,y\n"));
         let declared = |text: &str| header_of(text, &CsvOptions::default(), Some((&schema, false)));
         assert!(declared("id,name\n1,x\n") && !declared("1,x\n2,5\n"));
+        let texts = ["a", "b"].map(|name| ArrowField::new(name, DataType::Utf8View, true));
+        let texts = Schema::new(texts.to_vec());
+        let of_texts = |in_order| header_of("id,name\n1,x\n2,y\n", &CsvOptions::default(), Some((&texts, in_order)));
+        assert!(of_texts(false) && !of_texts(true));
     }
 
     #[test]
