@@ -222,7 +222,8 @@ const NAMES: [&str; 7] =
     ["columns", "types", "filename", "union_by_name", "hive_partitioning", "hive_types", "hive_types_autocast"];
 
 const DELTA_NAMES: [&str; 2] = ["version", "timestamp"];
-const ICEBERG_NAMES: [&str; 3] = ["snapshot_from_id", "snapshot_from_timestamp", "allow_moved_paths"];
+const ICEBERG_NAMES: [&str; 6] =
+    ["snapshot_from_id", "snapshot_from_timestamp", "allow_moved_paths", "endpoint", "warehouse", "token"];
 
 fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedTypes<'_>) -> Result<()> {
     let format = options.format;
@@ -241,6 +242,15 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
         "table" if format == Some(Format::Sqlite) => options.table = Some(one()?.to_owned()),
         "all_varchar" if format == Some(Format::Sqlite) => csv.all_text = truth(one()?)?,
+        "endpoint" if format == Some(Format::Iceberg) => {
+            options.catalog.get_or_insert_default().endpoint = one()?.to_owned();
+        }
+        "warehouse" if format == Some(Format::Iceberg) => {
+            options.catalog.get_or_insert_default().warehouse = Some(one()?.to_owned());
+        }
+        "token" if format == Some(Format::Iceberg) => {
+            options.catalog.get_or_insert_default().token = Some(one()?.to_owned());
+        }
         // Moved tables are found anyway.
         "allow_moved_paths" if format == Some(Format::Iceberg) => drop(truth(one()?)?),
         "version" if format == Some(Format::Iceberg) => {

@@ -44,7 +44,7 @@ pub use about::{ParquetAbout, about_parquet, sniffed};
 pub use location::{Discovered, discover, matching_files};
 pub use options::{
     Candidate, Compression, CsvOptions, DELIMITER_BYTES_MAX, Encoding, Format, LakeMoment, OpenOptions, PLACE,
-    ROW_NUMBER_COLUMN,
+    ROW_NUMBER_COLUMN, RestCatalog,
 };
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use rejects::Rejects;

@@ -1,5 +1,6 @@
 //! How a foreign file is to be read, where its name and first bytes do not say it.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -91,8 +92,28 @@ pub struct OpenOptions {
     pub rejects_max: usize,
     /// The state of a lake's table that is meant; the last one if `None`.
     pub moment: Option<LakeMoment>,
+    /// The catalog that says where a table of Iceberg is; the location is the table's name then.
+    pub catalog: Option<RestCatalog>,
     /// Whether bytes of Parquet files of which nothing else is told are texts, as old writers mean them.
     pub bytes_as_texts: bool,
+}
+
+/// A catalog of Iceberg tables that is asked over HTTP.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RestCatalog {
+    /// The URL of its interface, without the version of the protocol.
+    pub endpoint: String,
+    /// Which of its warehouses is meant, if it has several.
+    pub warehouse: Option<String>,
+    /// The bearer token. `None`: the one in the environment (`ICEBERG_TOKEN`), if there is one.
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for RestCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The token is nobody else's.
+        write!(f, "RestCatalog({}, {:?})", self.endpoint, self.warehouse)
+    }
 }
 
 /// How the characters of a text file are encoded.
@@ -375,6 +396,7 @@ impl OpenOptions {
         self.row_numbers.hash(&mut hasher);
         self.encoding.hash(&mut hasher);
         self.moment.hash(&mut hasher);
+        self.catalog.as_ref().map(|catalog| (&catalog.endpoint, &catalog.warehouse)).hash(&mut hasher);
         self.table.hash(&mut hasher);
         self.folder_texts.hash(&mut hasher);
         self.bytes_as_texts.hash(&mut hasher);
