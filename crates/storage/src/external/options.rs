@@ -111,7 +111,7 @@ pub struct RestCatalog {
 
 impl fmt::Debug for RestCatalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The token is nobody else's.
+        // Messages must not have the token.
         write!(f, "RestCatalog({}, {:?})", self.endpoint, self.warehouse)
     }
 }

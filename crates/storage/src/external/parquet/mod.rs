@@ -25,6 +25,7 @@ mod flat;
 mod footer;
 mod guard;
 mod header;
+mod infinities;
 mod large_page;
 mod numbered;
 mod page;
@@ -269,6 +270,11 @@ impl ParquetFile {
             begin
         });
         begins.collect()
+    }
+
+    /// Whether DuckDB has written it, which has another -infinity.
+    fn is_by_duckdb(&self) -> bool {
+        self.metadata.file_metadata().created_by().is_some_and(|writer| writer.starts_with(infinities::WRITER))
     }
 
     /// Fails with kind `Unsupported` if a leaf is encrypted.
