@@ -36,6 +36,9 @@ pub fn check_for_terminal(format: Format) -> Result<(), Failure> {
     )))
 }
 
+/// The savepoint that stands before statements which leave a transaction as it was if they fail.
+const GUARD: &str = "diligence_guard";
+
 /// Runs statements and prints their results.
 pub struct Runner<'a> {
     target: &'a dyn Target,
@@ -82,6 +85,11 @@ impl<'a> Runner<'a> {
     /// Says whether statements outside of transactions are transactions of their own; otherwise one begins before them.
     pub fn set_autocommit(&self, on: bool) {
         self.transactions.set_autocommit(on);
+    }
+
+    /// Says whether a statement that fails in a transaction leaves it as it was.
+    pub fn set_guards(&self, on: bool) {
+        self.transactions.set_guards(on);
     }
 
     /// What is printed of a script while it runs.
@@ -289,13 +297,25 @@ impl<'a> Runner<'a> {
         done
     }
 
-    /// Runs a statement with what `run` does, behind a BEGIN if statements begin transactions.
+    /// Runs a statement with what `run` does, behind a BEGIN if statements begin transactions, and behind a savepoint
+    /// if those that fail leave them as they were.
     fn within_transaction<T>(&self, sql: &str, run: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         if self.transactions.begins_before(sql) {
             self.execute("BEGIN")?;
         }
+        // In this process a failure leaves the transaction as it was anyway.
+        let is_guarded = self.target.copies() && self.transactions.guards(sql);
+        if is_guarded {
+            self.execute(&format!("SAVEPOINT {GUARD}"))?;
+        }
         let done = run();
         self.transactions.note(sql, done.is_ok());
+        if is_guarded {
+            let back = if done.is_ok() { Ok(()) } else { self.execute(&format!("ROLLBACK TO SAVEPOINT {GUARD}")) };
+            let released = back.and_then(|()| self.execute(&format!("RELEASE SAVEPOINT {GUARD}")));
+            // Of two errors the first one is told.
+            return done.and_then(|given| released.map(|()| given));
+        }
         done
     }
 

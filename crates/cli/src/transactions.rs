@@ -1,5 +1,5 @@
-//! Whether a transaction is open, as far as statements say, and whether statements begin one by themselves: psql's
-//! AUTOCOMMIT.
+//! Whether a transaction is open, as far as statements say, and what is done with it by itself: psql's AUTOCOMMIT and
+//! ON_ERROR_ROLLBACK.
 
 use std::cell::Cell;
 
@@ -7,12 +7,14 @@ use std::cell::Cell;
 pub struct Transactions {
     /// Whether statements outside of transactions are transactions of their own.
     autocommit: Cell<bool>,
+    /// Whether a statement that fails in a transaction leaves it as it was.
+    guards: Cell<bool>,
     is_open: Cell<bool>,
 }
 
 impl Default for Transactions {
     fn default() -> Self {
-        Self { autocommit: Cell::new(true), is_open: Cell::new(false) }
+        Self { autocommit: Cell::new(true), guards: Cell::new(false), is_open: Cell::new(false) }
     }
 }
 
@@ -51,6 +53,16 @@ impl Transactions {
         self.autocommit.set(on);
     }
 
+    /// Says whether a statement that fails in a transaction leaves it as it was.
+    pub fn set_guards(&self, on: bool) {
+        self.guards.set(on);
+    }
+
+    /// Whether a savepoint is to stand before the statement.
+    pub fn guards(&self, sql: &str) -> bool {
+        self.guards.get() && self.is_open.get() && step(sql) == Step::Other && !is_about_savepoints(sql)
+    }
+
     /// Whether a transaction is open.
     pub fn is_open(&self) -> bool {
         self.is_open.get()
@@ -87,6 +99,10 @@ fn step(sql: &str) -> Step {
         _ if OUTSIDE.iter().any(|words| begins(words)) => Step::Outside,
         _ => Step::Other,
     }
+}
+
+fn is_about_savepoints(sql: &str) -> bool {
+    words(sql).first().is_some_and(|word| ["SAVEPOINT", "RELEASE", "ROLLBACK"].contains(&word.as_str()))
 }
 
 /// The first words of a statement, in capitals, without comments in front.
@@ -146,5 +162,12 @@ mod tests {
         assert!(transactions.begins_before("SELECT 1"));
         transactions.note("BEGIN", false);
         assert!(transactions.begins_before("SELECT 1"));
+        transactions.set_guards(true);
+        assert!(!transactions.guards("SELECT 1"));
+        transactions.note("BEGIN", true);
+        assert!(transactions.guards("SELECT 1"));
+        for own in ["SAVEPOINT a", "ROLLBACK TO a", "release a", "COMMIT"] {
+            assert!(!transactions.guards(own), "{own}");
+        }
     }
 }

@@ -63,7 +63,7 @@ pub struct Shell<'a> {
     file: RefCell<Option<PathBuf>>,
     /// Whether the input with the rows of COPY is a file rather than standard input.
     reads_file: Cell<bool>,
-    /// Whether ECHO prints parts of a text as they run, rather than somebody else its lines.
+    /// Whether ECHO prints the parts of a text as they run: of a file that is read at once.
     prints_parts: Cell<bool>,
     /// The last error, in full.
     last_error: RefCell<Option<String>>,
@@ -111,6 +111,11 @@ impl<'a> Shell<'a> {
             "AUTOCOMMIT" => self.runner.set_autocommit(match value {
                 "" => true,
                 value => boolean(value).ok_or_else(|| wrong_value(name, value, "on or off"))?,
+            }),
+            "ON_ERROR_ROLLBACK" => self.runner.set_guards(match value {
+                "" => false,
+                value if value.eq_ignore_ascii_case("interactive") => self.interactive,
+                value => boolean(value).ok_or_else(|| wrong_value(name, value, "on, off or interactive"))?,
             }),
             "ECHO" => self.runner.set_echo(match value.to_ascii_lowercase().as_str() {
                 "" | "none" => Echo::Nothing,
