@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields};
+use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields, IntervalUnit};
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
@@ -17,6 +17,7 @@ use super::column_rows::ColumnRows;
 use super::fixed::{BigEndian, Bits, Cast, Convert, Fixed, Intervals};
 use super::flat::{FlatRows, Values};
 use super::guard::guard;
+use super::intervals::{IntervalRows, has_intervals, with_unit};
 use super::large_page::{LargePage, Layout};
 use super::page::{Apart, Pages};
 use super::strings::{Codes, Views};
@@ -43,17 +44,32 @@ pub(super) fn open_column(
         return Ok(flat);
     }
     let field = file.schema.field(root);
-    let leaves = file.leaves[root].clone();
-    if matches!(field.data_type(), DataType::Interval(_)) {
-        // Parquet's reader would drop the months.
-        let what = format!("{}: column '{}' has intervals in an encoding", file.source.name, field.name());
-        return Err(Error::unsupported(format!("{what} that is not supported")).with_code("0A000"));
+    if !has_intervals(field.data_type()) {
+        return by_parquet(file, piece, surveyed, root, &hint(field.data_type(), target), batch_rows);
     }
+    let read = |unit| {
+        let hint = with_unit(field.data_type(), unit);
+        by_parquet(file, piece, surveyed, root, &hint, batch_rows)
+    };
+    let what = cannot_be_decoded(piece, field.name());
+    Ok(Box::new(IntervalRows { what, months: read(IntervalUnit::YearMonth)?, days: read(IntervalUnit::DayTime)? }))
+}
+
+/// Opens a column through Parquet's own reader, in this type if its values can be read so.
+fn by_parquet(
+    file: &ParquetFile,
+    piece: &Piece,
+    surveyed: &Surveyed,
+    root: usize,
+    hint: &DataType,
+    batch_rows: usize,
+) -> Result<Box<dyn ColumnRows>> {
+    let field = file.schema.field(root);
+    let leaves = file.leaves[root].clone();
     let first_row = match surveyed.leaf(leaves.start) {
         Some((chunk, _)) => chunk.first_row,
         None => return Err(Error::bug(format!("column '{}' was not fetched", field.name()))),
     };
-    let hint = hint(field.data_type(), target);
     let fields = file.schema.fields().iter().enumerate().map(|(index, field)| match index == root {
         true => Arc::new(Field::new(field.name(), hint.clone(), field.is_nullable())),
         false => field.clone(),

@@ -120,7 +120,7 @@ fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field
                 (Some(column), DataType::Timestamp(..)) if column.physical_type() == PhysicalType::INT96 => {
                     DataType::Timestamp(TimeUnit::Microsecond, None)
                 }
-                (Some(column), DataType::Interval(_)) if is_root && is_interval(column) => {
+                (Some(column), DataType::Interval(_)) if is_interval(column) => {
                     DataType::Interval(IntervalUnit::MonthDayNano)
                 }
                 (Some(column), DataType::FixedSizeBinary(16)) if is_uuid(column) => {

@@ -26,6 +26,7 @@ mod footer;
 mod guard;
 mod header;
 mod infinities;
+mod intervals;
 mod large_page;
 mod numbered;
 mod page;
