@@ -481,7 +481,7 @@ pub(super) fn has_header(
         let is_named =
             |field: &Field, name: &str| field.text(text, dialect).trim_ascii().eq_ignore_ascii_case(name.as_bytes());
         let columns = schema.fields();
-        if in_order && first.iter().all(|field| columns.iter().any(|column| is_named(field, column.name()))) {
+        if first.iter().all(|field| columns.iter().any(|column| is_named(field, column.name()))) {
             return true;
         }
         let equal = first.iter().zip(columns).filter(|(field, column)| is_named(field, column.name()));
@@ -670,6 +670,7 @@ mod tests {
         let texts = Schema::new(texts.to_vec());
         let of_texts = |in_order| header_of("id,name\n1,x\n2,y\n", &CsvOptions::default(), Some((&texts, in_order)));
         assert!(of_texts(false) && !of_texts(true));
+        assert!(header_of("b,A\nx,y\n", &CsvOptions::default(), Some((&texts, false))));
     }
 
     #[test]
