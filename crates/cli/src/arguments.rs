@@ -188,6 +188,12 @@ pub struct OutputArguments {
     /// What stands between rows that are not aligned [default: the end of a line]
     #[arg(short = 'R', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub record_separator: Option<String>,
+    /// A zero byte between values that are not aligned
+    #[arg(short = 'z', long, conflicts_with = "field_separator")]
+    pub field_separator_zero: bool,
+    /// A zero byte between rows that are not aligned
+    #[arg(short = '0', long, conflicts_with = "record_separator")]
+    pub record_separator_zero: bool,
     /// Do not tell what commands have done
     #[arg(short = 'q', long)]
     pub quiet: bool,
@@ -252,6 +258,21 @@ pub struct ShellArguments {
     /// Set a variable, which statements have as :NAME; may be repeated
     #[arg(short = 'v', long = "variable", value_name = "NAME=VALUE", value_parser = variable)]
     pub variables: Vec<(String, String)>,
+    /// A setting of \pset: NAME or NAME=VALUE; may be repeated
+    #[arg(short = 'P', long = "pset", value_name = "NAME[=VALUE]")]
+    pub settings: Vec<String>,
+    /// Print the lines of the input as they are read, as ECHO=all
+    #[arg(short = 'a', long)]
+    pub echo_all: bool,
+    /// Print statements that fail, as ECHO=errors
+    #[arg(short = 'b', long, conflicts_with = "echo_all")]
+    pub echo_errors: bool,
+    /// Print statements before they run, as ECHO=queries
+    #[arg(short = 'e', long, conflicts_with_all = ["echo_all", "echo_errors"])]
+    pub echo_queries: bool,
+    /// Run what -c and -f say as one transaction, which is rolled back if anything fails
+    #[arg(short = '1', long)]
+    pub single_transaction: bool,
     /// Do not run the file that $DILIGENCE_INIT names, or ~/.diligencerc, first
     #[arg(short = 'X', long)]
     pub no_init: bool,

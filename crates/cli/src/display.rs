@@ -48,14 +48,21 @@ impl Display {
             None => rows,
         };
         let defaults = TableOptions::default();
-        let separator = |chosen: &Option<String>, default: String| chosen.clone().unwrap_or(default);
+        let separator = |chosen: &Option<String>, is_zero: bool, default: String| match is_zero {
+            true => "\0".to_owned(),
+            false => chosen.clone().unwrap_or(default),
+        };
         let table = TableOptions {
             rows,
             headers: !output.tuples_only,
             footer: !output.tuples_only,
             expanded: if output.expanded { Expanded::On } else { defaults.expanded },
-            field_separator: separator(&output.field_separator, defaults.field_separator),
-            record_separator: separator(&output.record_separator, defaults.record_separator),
+            field_separator: separator(&output.field_separator, output.field_separator_zero, defaults.field_separator),
+            record_separator: separator(
+                &output.record_separator,
+                output.record_separator_zero,
+                defaults.record_separator,
+            ),
             ..TableOptions::default()
         };
         Self {

@@ -40,6 +40,7 @@ mod sql;
 mod statements;
 mod target;
 mod top;
+mod transactions;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -43,7 +43,8 @@ fn gives_statements(argument: &OsStr) -> bool {
     argument.to_str().is_some_and(|text| {
         // Options without a value may stand before it: `-Atc`.
         let is_short = |flag: char| {
-            let options = text.strip_prefix('-').unwrap_or_default().trim_start_matches(['A', 't', 'x', 'q', 'X']);
+            let options =
+                text.strip_prefix('-').unwrap_or_default().trim_start_matches(['A', 't', 'x', 'q', 'X', 'z', '0']);
             options.starts_with(flag)
         };
         let is_long = |flag: &str| text.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));

@@ -20,6 +20,7 @@ use crate::progress::{StatementProgress, count_text};
 use crate::sink::{Pager, Sink};
 use crate::sources::Source;
 use crate::target::{CopyStream, LOOK_EVERY, RunningStatement, StatementResult, Target};
+use crate::transactions::Transactions;
 
 /// How long an interrupted statement is waited for. After that it stops in the background.
 const STOPPING_TIME: Duration = Duration::from_secs(1);
@@ -35,6 +36,9 @@ pub fn check_for_terminal(format: Format) -> Result<(), Failure> {
     )))
 }
 
+/// The savepoint that stands before statements which leave a transaction as it was if they fail.
+const GUARD: &str = "diligence_guard";
+
 /// Runs statements and prints their results.
 pub struct Runner<'a> {
     target: &'a dyn Target,
@@ -44,7 +48,23 @@ pub struct Runner<'a> {
     sink: RefCell<Option<Sink>>,
     /// The rows of the last statement.
     rows: Cell<u64>,
+    transactions: Transactions,
+    echo: Cell<Echo>,
     terminal: bool,
+}
+
+/// What is printed of a script while it runs: psql's ECHO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Echo {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Statements, before they run.
+    Queries,
+    /// The lines of the script.
+    Lines,
+    /// Statements that fail, on standard error.
+    Errors,
 }
 
 impl<'a> Runner<'a> {
@@ -56,8 +76,30 @@ impl<'a> Runner<'a> {
             display: RefCell::new(display),
             sink: RefCell::default(),
             rows: Cell::new(0),
+            transactions: Transactions::default(),
+            echo: Cell::default(),
             terminal,
         }
+    }
+
+    /// Says whether statements outside of transactions are transactions of their own; otherwise one begins before them.
+    pub fn set_autocommit(&self, on: bool) {
+        self.transactions.set_autocommit(on);
+    }
+
+    /// Says whether a statement that fails in a transaction leaves it as it was.
+    pub fn set_guards(&self, on: bool) {
+        self.transactions.set_guards(on);
+    }
+
+    /// What is printed of a script while it runs.
+    pub fn echo(&self) -> Echo {
+        self.echo.get()
+    }
+
+    /// Changes that.
+    pub fn set_echo(&self, echo: Echo) {
+        self.echo.set(echo);
     }
 
     /// How results are shown.
@@ -116,6 +158,10 @@ impl<'a> Runner<'a> {
     /// Runs a COPY … FROM STDIN or TO STDOUT with this stream, and says how many rows it had unless they themselves go
     /// to standard output. Fails as the statement does.
     pub fn copy(&self, sql: &str, stream: CopyStream<'_>, is_shown: bool) -> Result<(), Failure> {
+        self.within_transaction(sql, || self.copy_alone(sql, stream, is_shown))
+    }
+
+    fn copy_alone(&self, sql: &str, stream: CopyStream<'_>, is_shown: bool) -> Result<(), Failure> {
         let begun = Instant::now();
         let interrupt = self.interrupt.statement();
         let location = || Location { source: None, statement: sql.to_owned(), line: 1, column: 1 };
@@ -146,24 +192,31 @@ impl<'a> Runner<'a> {
         for location in source.locations(&statements) {
             let begun = Instant::now();
             let failed = |error| Failure::Statement(error, Some(location.clone()));
-            let interrupt = self.interrupt.statement();
-            let mut progress = StatementProgress::begin();
-            let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
-            let mut collected = Collected::default();
-            collected.begin(&result.schema())?;
-            let rows = pump(result.as_mut(), &mut collected, &interrupt, &mut progress);
-            let rows = rows.map_err(|failure| match failure {
-                Failure::Statement(error, None) => failed(error),
-                other => other,
-            })?;
-            last = None;
-            match result.kind() {
-                StatementResult::Rows => {
-                    self.rows.set(rows);
-                    last = Some(collected.rows().map_err(failed)?);
-                }
-                StatementResult::Command { rows, .. } => self.rows.set(rows.unwrap_or(0)),
+            if is_timed && self.echo() == Echo::Queries {
+                self.print_here(&format!("{};\n", location.statement.trim()))?;
             }
+            last = self.within_transaction(&location.statement, || {
+                let interrupt = self.interrupt.statement();
+                let mut progress = StatementProgress::begin();
+                let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
+                let mut collected = Collected::default();
+                collected.begin(&result.schema())?;
+                let rows = pump(result.as_mut(), &mut collected, &interrupt, &mut progress);
+                let rows = rows.map_err(|failure| match failure {
+                    Failure::Statement(error, None) => failed(error),
+                    other => other,
+                })?;
+                match result.kind() {
+                    StatementResult::Rows => {
+                        self.rows.set(rows);
+                        Ok(Some(collected.rows().map_err(failed)?))
+                    }
+                    StatementResult::Command { rows, .. } => {
+                        self.rows.set(rows.unwrap_or(0));
+                        Ok(None)
+                    }
+                }
+            })?;
             if is_timed && self.display().timer {
                 tell_time(self.rows(), begun);
             }
@@ -202,9 +255,68 @@ impl<'a> Runner<'a> {
         let whole = || source.locations(std::slice::from_ref(&source.text)).into_iter().next();
         let statements = Session::split(&source.text).map_err(|error| Failure::Statement(error, whole()))?;
         for location in source.locations(&statements) {
-            self.run_statement(&location)?;
+            let statement = location.statement.trim();
+            if self.echo() == Echo::Queries {
+                self.print_here(&format!("{statement};\n"))?;
+            }
+            let done = self.within_transaction(statement, || self.run_statement(&location));
+            if let (Err(Failure::Statement(..)), Echo::Errors) = (&done, self.echo()) {
+                complain(format!("STATEMENT:  {statement};"));
+            }
+            done?;
         }
         Ok(())
+    }
+
+    /// The same for statements of the shell's own, which ECHO does not print.
+    pub fn run_own(&self, source: &Source) -> Result<(), Failure> {
+        let echo = self.echo.replace(Echo::Nothing);
+        let done = self.run(source);
+        self.echo.set(echo);
+        done
+    }
+
+    /// Whether a transaction is open that a statement has begun.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transactions.is_open()
+    }
+
+    /// Runs a statement whose result is not shown. Fails as it does.
+    pub fn execute(&self, sql: &str) -> Result<(), Failure> {
+        let run = || {
+            let interrupt = self.interrupt.statement();
+            let mut progress = StatementProgress::begin();
+            let begun = self.target.begin(sql, &interrupt, &mut progress);
+            let mut result = begun.map_err(|error| Failure::Statement(error, None))?;
+            let mut nowhere = io::sink();
+            let mut writer = writer(Format::None, &mut nowhere, TableOptions::default());
+            pump(result.as_mut(), writer.as_mut(), &interrupt, &mut progress).map(|_| ())
+        };
+        let done = run();
+        self.transactions.note(sql, done.is_ok());
+        done
+    }
+
+    /// Runs a statement with what `run` does, behind a BEGIN if statements begin transactions, and behind a savepoint
+    /// if those that fail leave them as they were.
+    fn within_transaction<T>(&self, sql: &str, run: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        if self.transactions.begins_before(sql) {
+            self.execute("BEGIN")?;
+        }
+        // In this process a failure leaves the transaction as it was anyway.
+        let is_guarded = self.target.copies() && self.transactions.guards(sql);
+        if is_guarded {
+            self.execute(&format!("SAVEPOINT {GUARD}"))?;
+        }
+        let done = run();
+        self.transactions.note(sql, done.is_ok());
+        if is_guarded {
+            let back = if done.is_ok() { Ok(()) } else { self.execute(&format!("ROLLBACK TO SAVEPOINT {GUARD}")) };
+            let released = back.and_then(|()| self.execute(&format!("RELEASE SAVEPOINT {GUARD}")));
+            // Of two errors the first one is told.
+            return done.and_then(|given| released.map(|()| given));
+        }
+        done
     }
 
     /// Runs a COPY whose rows go where results go, or come from standard input. Fails as the statement does.

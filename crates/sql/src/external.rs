@@ -6,7 +6,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 use chrono::format::{Item, StrftimeItems};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Candidate, Compression, Encoding, Format, LakeMoment, OpenOptions, PLACE};
+use diligence_storage::external::{
+    Candidate, Compression, DELIMITER_BYTES_MAX, Encoding, Format, LakeMoment, OpenOptions, PLACE,
+};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, Ident, UnaryOperator, Value};
 
@@ -223,7 +225,8 @@ const NAMES: [&str; 7] =
     ["columns", "types", "filename", "union_by_name", "hive_partitioning", "hive_types", "hive_types_autocast"];
 
 const DELTA_NAMES: [&str; 2] = ["version", "timestamp"];
-const ICEBERG_NAMES: [&str; 3] = ["snapshot_from_id", "snapshot_from_timestamp", "allow_moved_paths"];
+const ICEBERG_NAMES: [&str; 6] =
+    ["snapshot_from_id", "snapshot_from_timestamp", "allow_moved_paths", "endpoint", "warehouse", "token"];
 
 fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedTypes<'_>) -> Result<()> {
     let format = options.format;
@@ -242,13 +245,25 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
         "table" if format == Some(Format::Sqlite) => options.table = Some(one()?.to_owned()),
         "all_varchar" if format == Some(Format::Sqlite) => csv.all_text = truth(one()?)?,
+        "endpoint" if format == Some(Format::Iceberg) => {
+            options.catalog.get_or_insert_default().endpoint = one()?.to_owned();
+        }
+        "warehouse" if format == Some(Format::Iceberg) => {
+            options.catalog.get_or_insert_default().warehouse = Some(one()?.to_owned());
+        }
+        "token" if format == Some(Format::Iceberg) => {
+            options.catalog.get_or_insert_default().token = Some(one()?.to_owned());
+        }
         // Moved tables are found anyway.
         "allow_moved_paths" if format == Some(Format::Iceberg) => drop(truth(one()?)?),
         "version" if format == Some(Format::Iceberg) => {
             let error = Error::unsupported("versions of the metadata of Iceberg tables cannot be chosen");
             return Err(error.with_code("0A000").with_hint("snapshot_from_id => … chooses a snapshot"));
         }
-        "delimiter" | "delim" | "sep" if is_csv => csv.delimiter = Some(byte(one()?)?),
+        "delimiter" | "delim" | "sep" if is_csv => {
+            let (first, tail) = delimiter(one()?)?;
+            (csv.delimiter, csv.delimiter_tail) = (Some(first), tail);
+        }
         "has_header" | "header" if is_csv => csv.has_header = Some(truth(one()?)?),
         "quote" if is_csv => csv.quote = Some(byte_or_none(one()?)?),
         "escape" if is_csv => csv.escape = Some(byte(one()?)?).filter(|escape| csv.quote.unwrap_or(b'"') != *escape),
@@ -336,10 +351,7 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "hive_partitioning" => options.partition_columns = if truth(one()?)? { None } else { Some(vec![]) },
         "hive_types_autocast" => options.folder_texts = !truth(one()?)?,
         "binary_as_string" if format == Some(Format::Parquet) => options.bytes_as_texts = truth(one()?)?,
-        "file_row_number" if format == Some(Format::Parquet) && !truth(one()?)? => {}
-        "file_row_number" if format == Some(Format::Parquet) => {
-            return Err(Error::unsupported("rows of files have no numbers").with_code("0A000"));
-        }
+        "file_row_number" if format == Some(Format::Parquet) => options.row_numbers = truth(one()?)?,
         "encryption_config" => {
             return Err(Error::unsupported("files are read without decryption").with_code("0A000"));
         }
@@ -391,7 +403,7 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
                 names.extend(JSON_NAMES);
             }
             if format == Some(Format::Parquet) {
-                names.push("binary_as_string");
+                names.extend(["binary_as_string", "file_row_number"]);
             }
             let names = names.into_iter().map(String::from).collect::<Vec<_>>();
             return Err(suggest(Error::input("there is no such option"), name, &names));
@@ -450,6 +462,19 @@ fn time_format(value: &str) -> Result<Option<String>> {
 /// A quote, or none: a byte that is in no text.
 fn byte_or_none(value: &str) -> Result<u8> {
     if value.is_empty() { Ok(0xff) } else { byte(value) }
+}
+
+/// The first byte of a delimiter, and those behind it.
+fn delimiter(value: &str) -> Result<(u8, Vec<u8>)> {
+    let plain = value.replace("\\t", "\t");
+    if plain.len() <= 1 || plain == "\\0" {
+        return Ok((byte(&plain)?, Vec::new()));
+    }
+    if plain.len() > DELIMITER_BYTES_MAX || plain.contains(['\n', '\r']) {
+        let wanted = format!("expected at most {DELIMITER_BYTES_MAX} bytes without an end of line");
+        return Err(Error::input(format!("{wanted}, found '{value}'")).with_code("22023"));
+    }
+    Ok((plain.as_bytes()[0], plain.as_bytes()[1..].to_vec()))
 }
 
 fn byte(value: &str) -> Result<u8> {
@@ -511,7 +536,11 @@ mod tests {
         assert_eq!(open_options("CSV", &pairs("header", "off"), None).unwrap().csv.has_header, Some(false));
         let error = open_options("csv", &pairs("delimitr", ";"), None).unwrap_err();
         assert_eq!(error.hint(), Some("did you mean 'delimiter'?"));
-        assert!(open_options("csv", &pairs("delimiter", "ab"), None).is_err());
+        let options = open_options("csv", &pairs("delimiter", "||"), None).unwrap();
+        assert_eq!((options.csv.delimiter, options.csv.delimiter_tail.as_slice()), (Some(b'|'), &b"|"[..]));
+        for wrong in ["", "a\nb", "abcde"] {
+            assert!(open_options("csv", &pairs("delimiter", wrong), None).is_err(), "{wrong}");
+        }
         assert!(open_options("xml", &[], None).unwrap_err().hint().is_some());
     }
 }

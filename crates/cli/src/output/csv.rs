@@ -18,22 +18,23 @@ pub(super) struct CsvWriter<'a> {
     output: &'a mut dyn Write,
     /// Whether the names of the columns are written.
     header: bool,
+    separator: char,
     /// The current line and value; reused to keep their allocations.
     line: String,
     value: String,
 }
 
 impl<'a> CsvWriter<'a> {
-    pub(super) fn new(output: &'a mut dyn Write, header: bool) -> Self {
-        Self { output, header, line: String::new(), value: String::new() }
+    pub(super) fn new(output: &'a mut dyn Write, header: bool, separator: char) -> Self {
+        Self { output, header, separator, line: String::new(), value: String::new() }
     }
 }
 
 /// Appends a value that is not NULL.
-fn push_value(line: &mut String, value: &str) {
+fn push_value(line: &mut String, value: &str, separator: char) {
     if value.is_empty() {
         line.push_str("\"\"");
-    } else if value.contains(['"', ',', '\n', '\r']) {
+    } else if value.contains(['"', separator, '\n', '\r']) {
         line.push('"');
         line.push_str(&value.replace('"', "\"\""));
         line.push('"');
@@ -49,9 +50,9 @@ impl ResultWriter for CsvWriter<'_> {
         }
         for (position, field) in schema.fields().iter().enumerate() {
             if position > 0 {
-                self.line.push(',');
+                self.line.push(self.separator);
             }
-            push_value(&mut self.line, field.name());
+            push_value(&mut self.line, field.name(), self.separator);
         }
         self.line.push('\n');
         self.output.write_all(self.line.as_bytes())?;
@@ -67,7 +68,7 @@ impl ResultWriter for CsvWriter<'_> {
         for row in 0..batch.num_rows() {
             for (position, formatter) in formatters.iter().enumerate() {
                 if position > 0 {
-                    self.line.push(',');
+                    self.line.push(self.separator);
                 }
                 if nulls[position].as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     continue;
@@ -78,7 +79,7 @@ impl ResultWriter for CsvWriter<'_> {
                     let name = schema.field(position).name().clone();
                     WriteError::Value(Error::value(format!("a value of column '{name}' cannot be formatted as text")))
                 })?;
-                push_value(&mut self.line, &self.value);
+                push_value(&mut self.line, &self.value, self.separator);
             }
             self.line.push('\n');
         }

@@ -145,6 +145,8 @@ pub struct TableOptions {
     pub record_separator: String,
     /// What stands for NULL in them.
     pub unaligned_null: String,
+    /// What stands between values in CSV.
+    pub csv_separator: char,
 }
 
 impl Default for TableOptions {
@@ -162,6 +164,7 @@ impl Default for TableOptions {
             field_separator: "|".to_owned(),
             record_separator: "\n".to_owned(),
             unaligned_null: String::new(),
+            csv_separator: ',',
         }
     }
 }
@@ -170,7 +173,7 @@ impl Default for TableOptions {
 pub fn writer<'a>(format: Format, output: &'a mut dyn Write, options: TableOptions) -> Box<dyn ResultWriter + 'a> {
     match format {
         Format::Table => Box::new(table::TableWriter::new(output, options)),
-        Format::Csv => Box::new(csv::CsvWriter::new(output, options.headers)),
+        Format::Csv => Box::new(csv::CsvWriter::new(output, options.headers, options.csv_separator)),
         Format::Json => Box::new(json::JsonWriter::array(output)),
         Format::Jsonl => Box::new(json::JsonWriter::lines(output)),
         Format::Arrow => Box::new(arrow_stream::ArrowStreamWriter::new(output)),

@@ -52,6 +52,9 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".privileges", &["\\dp", "\\z"], "[PATTERN]", "list what may be done with tables, and by whom"),
     command(".extensions", &["\\dx", "\\dx+"], "[PATTERN]", "list the extensions"),
     command(".languages", &["\\dL", "\\dL+"], "[PATTERN]", "list the languages of functions"),
+    command("\\dD", &["\\dD+"], "[PATTERN]", "list the domains"),
+    command("\\dconfig", &["\\dconfig+"], "[PATTERN]", "list the settings"),
+    command("\\db", &["\\db+"], "[PATTERN]", "list the tablespaces"),
     command(".databases", &["\\l", "\\l+", "\\list"], "[PATTERN]", "list the databases"),
     command(".mode", &[".format"], "MODE", "set the output format: table, csv, json, jsonl, markdown, line or none"),
     command(".expanded", &["\\x"], "[on|off|auto]", "show the values of a row one below the other"),
@@ -69,7 +72,7 @@ pub const COMMANDS: &[ShellCommand] = &[
         "\\pset",
         &[],
         "NAME [VALUE]",
-        "set null, format, border, expanded, fieldsep, recordsep, tuples_only, footer or pager",
+        "set null, format, border, expanded, fieldsep, recordsep, csv_fieldsep, tuples_only, footer or pager",
     ),
     command(".timer", &["\\timing"], "[on|off]", "print elapsed times, or not"),
     command(".read", &["\\i", "\\include"], "FILE", "run the statements and commands of a file"),
@@ -114,6 +117,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\r", &[], "", "discard the statement in front of it"),
     command(".cd", &["\\cd"], "DIR", "change the working directory"),
     command(".shell", &["\\!", ".system"], "COMMAND", "run a command of the system"),
+    command("\\errverbose", &[], "", "show the last error in full, with its code"),
     command("\\conninfo", &[], "", "show what statements go to"),
     command("\\encoding", &[], "[NAME]", "show the encoding of texts, which is UTF8"),
     command("\\restrict", &[], "WORD", "turn commands off, as dumps do, until \\unrestrict says the word"),
@@ -136,7 +140,6 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["\\H", "\\C", "\\T"], "'.mode MODE' sets the output format: csv, markdown and others"),
     (&["\\ef"], "'\\sf FUNCTION' shows a function, and '\\e FILE' edits a file"),
     (&["\\ev"], "'\\sv VIEW' shows a view, and '\\e FILE' edits a file"),
-    (&["\\errverbose"], "errors are shown whole when they occur"),
 ];
 
 /// What a line asks for.
@@ -166,6 +169,8 @@ pub enum Command {
     FieldSeparator(Option<String>),
     /// What stands between rows that are not aligned.
     RecordSeparator(String),
+    /// What stands between values in CSV.
+    CsvSeparator(char),
     /// All of that.
     Show,
     /// The statements and commands of a file, and whether its name is relative to the file that says so.
@@ -226,6 +231,8 @@ pub enum Command {
     ChangeFolder(String),
     /// A command of the system.
     System(String),
+    /// The last error in full.
+    LastError,
     /// What statements go to.
     ConnectionInfo,
     /// The encoding of texts; `None` tells it.
@@ -317,7 +324,9 @@ pub fn is_conditional(line: &str) -> bool {
 /// Finds out what a line asks for. Fails with a message if there is no such command, or its arguments are wrong.
 pub fn parse(line: &str) -> Result<Command, String> {
     // Users tend to end commands with a semicolon as well.
-    let line = line.trim().trim_end_matches(';').trim_end();
+    let line = line.trim();
+    let is_separator = line.ends_with(" ;") && (line.starts_with("\\pset ") || line.starts_with("\\f "));
+    let line = if is_separator { line } else { line.trim_end_matches(';').trim_end() };
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let argument = argument.trim();
     // `\!ls` and `\?` are the only ones that need no blank behind them.
@@ -355,6 +364,9 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".privileges" => list(Listing::Privileges),
         ".extensions" => list(Listing::Extensions),
         ".languages" => list(Listing::Languages),
+        "\\dD" => list(Listing::Domains),
+        "\\dconfig" => list(Listing::Settings),
+        "\\db" => list(Listing::Tablespaces),
         ".schema" if !argument.is_empty() => Some(Command::Describe(argument.to_owned())),
         ".mode" => mode(argument),
         ".expanded" => expanded(argument).map(Command::Expanded),
@@ -407,6 +419,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\r" => Some(Command::Reset),
         ".cd" => given.map(Command::ChangeFolder),
         ".shell" => (!argument.is_empty()).then(|| Command::System(argument.to_owned())),
+        "\\errverbose" => Some(Command::LastError),
         "\\conninfo" => Some(Command::ConnectionInfo),
         "\\encoding" => Some(Command::Encoding(given)),
         ".quit" => Some(Command::Quit),
@@ -500,23 +513,36 @@ fn pset(argument: &str) -> Result<Command, String> {
         "border" => border(value).map(Command::Border),
         "expanded" | "x" => expanded(value).map(Command::Expanded),
         "fieldsep" => Some(Command::FieldSeparator((!value.is_empty()).then(|| separator(value)))),
+        "fieldsep_zero" => Some(Command::FieldSeparator(Some("\0".to_owned()))),
+        "recordsep_zero" => Some(Command::RecordSeparator("\0".to_owned())),
+        "csv_fieldsep" => csv_separator(value).map(Command::CsvSeparator),
         "recordsep" => (!value.is_empty()).then(|| Command::RecordSeparator(separator(value))),
         "tuples_only" | "t" => on_or_off(value).map(|on| Command::Switch(Switch::TuplesOnly, on)),
         "footer" => on_or_off(value).map(|on| Command::Switch(Switch::Footer, on)),
         "pager" if value == "always" => Some(Command::Switch(Switch::Pager, Some(true))),
         "pager" => on_or_off(value).map(|on| Command::Switch(Switch::Pager, on)),
         other => {
-            let known = "null, format, border, expanded, fieldsep, recordsep, tuples_only, footer and pager";
+            let known = "null, format, border, expanded, fieldsep, recordsep, fieldsep_zero, recordsep_zero, \
+                         csv_fieldsep, tuples_only, footer and pager";
             return Err(format!("\\pset has no '{other}'; there are {known}"));
         }
     };
     command.ok_or_else(|| format!("\\pset {name} cannot be '{value}'; {}", values_of(name)))
 }
 
+/// What may stand between values in CSV.
+fn csv_separator(value: &str) -> Option<char> {
+    let text = separator(value);
+    let mut characters = text.chars();
+    let one = characters.next().filter(|one| one.is_ascii() && !matches!(one, '"' | '\n' | '\r'))?;
+    characters.next().is_none().then_some(one)
+}
+
 fn values_of(option: &str) -> &'static str {
     match option {
         "format" => "the formats are table, unaligned, csv, json, jsonl, markdown, line and none",
         "recordsep" => "it is a text, such as '\\n'",
+        "csv_fieldsep" => "it is one character, and neither a quote nor an end of line",
         "border" => "it is 0, 1 or 2",
         "expanded" | "x" => "it is on, off or auto",
         _ => "it is on or off",
@@ -600,6 +626,11 @@ mod tests {
         is("\\a", Command::Align);
         is("\\f '\\t'", Command::FieldSeparator(Some("\t".to_owned())));
         is("\\pset fieldsep ';'", Command::FieldSeparator(Some(";".to_owned())));
+        is("\\pset csv_fieldsep ;", Command::CsvSeparator(';'));
+        is("\\f ;", Command::FieldSeparator(Some(";".to_owned())));
+        is("\\pset fieldsep_zero", Command::FieldSeparator(Some("\0".to_owned())));
+        is("\\errverbose;", Command::LastError);
+        is("\\dconfig work*", Command::List(Listing::Settings, "work*".to_owned()));
         is("\\pset recordsep '\\n--\\n'", Command::RecordSeparator("\n--\n".to_owned()));
         is("\\bind 1 'a b' \\gx", Command::Bind("1 'a b' \\gx".to_owned()));
         is("\\setenv A b c", Command::SetEnvironment("A b c".to_owned()));

@@ -70,6 +70,7 @@ pub fn run(name: &str, input: impl BufRead, shell: &Shell<'_>) -> Done {
         let line = line.strip_suffix('\r').unwrap_or(line);
         // A byte order mark of an editor on Windows.
         let line = if number == 1 { line.trim_start_matches('\u{feff}') } else { line };
+        shell.echo_line(line)?;
         if text.is_empty() {
             if line.trim().is_empty() {
                 continue;

@@ -5,6 +5,14 @@ const RELATIONS: &str = "SELECT * FROM (SELECT table_schema, table_name, table_t
     UNION ALL SELECT schemaname, matviewname, 'MATERIALIZED VIEW' FROM pg_catalog.pg_matviews) AS relations \
     WHERE true";
 
+/// Domains, with what their values are.
+const DOMAINS: &str = "SELECT n.nspname AS schema, t.typname AS name, format_type(t.typbasetype, t.typtypmod) AS type, \
+    CASE WHEN t.typnotnull THEN 'not null' END AS nullable, t.typdefault AS default, \
+    (SELECT string_agg(pg_get_constraintdef(k.oid), ' ' ORDER BY k.conname) \
+    FROM pg_catalog.pg_constraint k WHERE k.contypid = t.oid AND k.contype = 'c') AS check \
+    FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
+    WHERE t.typtype = 'd' AND n.nspname NOT IN ('information_schema', 'pg_catalog', 'system')";
+
 /// Schemas whose tables are listed only where they are named.
 const SYSTEM_SCHEMAS: &str = "('information_schema', 'pg_catalog', 'system')";
 
@@ -76,6 +84,12 @@ pub enum Listing {
     Extensions,
     /// Languages of functions.
     Languages,
+    /// Domains.
+    Domains,
+    /// Settings and their values.
+    Settings,
+    /// Tablespaces.
+    Tablespaces,
 }
 
 impl Listing {
@@ -150,13 +164,21 @@ impl Listing {
                 "lanname",
                 "lanname",
             ),
+            Self::Domains => (DOMAINS.to_owned(), "n.nspname", "t.typname"),
+            Self::Settings => {
+                ("SELECT name, setting AS value FROM pg_catalog.pg_settings WHERE true".to_owned(), "name", "name")
+            }
+            Self::Tablespaces => {
+                ("SELECT spcname AS name FROM pg_catalog.pg_tablespace WHERE true".to_owned(), "spcname", "spcname")
+            }
         };
         let fits = |column: &str, pattern: &str| match pattern {
             "" => String::new(),
             pattern => format!(" AND {column} LIKE '{}'", like(pattern)),
         };
         let is_of_relations = matches!(self, Self::Relations | Self::Views | Self::MaterializedViews);
-        let conditions = match pattern.split_once('.') {
+        // Points in names of settings stand behind no schema.
+        let conditions = match pattern.split_once('.').filter(|_| self != Self::Settings) {
             Some((of_schema, of_name)) => format!("{}{}", fits(schema, of_schema), fits(name, of_name)),
             None if is_of_relations => format!(" AND table_schema NOT IN {SYSTEM_SCHEMAS}{}", fits(name, pattern)),
             None => fits(name, pattern),
@@ -196,6 +218,7 @@ mod tests {
         let statement = Listing::Relations.statement("sales.o*");
         assert!(statement.contains(" AND table_schema LIKE 'sales' AND table_name LIKE 'o%' ORDER BY"), "{statement}");
         assert!(!Listing::Schemas.statement("").contains("LIKE"));
+        assert!(Listing::Settings.statement("a.b*").ends_with(" AND name LIKE 'a.b%' ORDER BY 1"));
         let of_system = "NOT IN ('information_schema', 'pg_catalog', 'system')";
         assert!(Listing::Relations.statement("o*").contains(of_system) && !statement.contains(of_system));
         let described = fitting("system.*").unwrap();

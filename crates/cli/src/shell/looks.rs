@@ -46,6 +46,7 @@ pub fn change(display: &mut Display, folded: &Cell<Expanded>, command: Command) 
         Command::Align => display.format = Format::Unaligned,
         Command::FieldSeparator(Some(text)) => table.field_separator = text,
         Command::RecordSeparator(text) => table.record_separator = text,
+        Command::CsvSeparator(separator) => table.csv_separator = separator,
         _ => {}
     }
 }
@@ -56,6 +57,7 @@ pub fn told(display: &Display, command: &Command) -> Option<String> {
         Command::Mode(..) | Command::Align => format!("Output format is {}.", format_name(display)),
         Command::FieldSeparator(_) => told_separator("Field", &display.table.field_separator),
         Command::RecordSeparator(_) => told_separator("Record", &display.table.record_separator),
+        Command::CsvSeparator(separator) => format!("Field separator for CSV is \"{separator}\"."),
         Command::Expanded(_) => match display.table.expanded {
             Expanded::Auto => "Expanded display is used automatically.".to_owned(),
             Expanded::On => "Expanded display is on.".to_owned(),
@@ -101,6 +103,7 @@ pub fn shown(display: &Display) -> Vec<String> {
 pub fn told_separator(of: &str, text: &str) -> String {
     match text {
         "\n" => format!("{of} separator is <newline>."),
+        "\0" => format!("{of} separator is zero byte."),
         text => format!("{of} separator is \"{text}\"."),
     }
 }

@@ -78,6 +78,13 @@ pub fn run(arguments: &ShellArguments) -> Done {
     for (name, value) in &arguments.variables {
         shell.set_variable(name, value)?;
     }
+    let echoes = [(arguments.echo_all, "all"), (arguments.echo_errors, "errors"), (arguments.echo_queries, "queries")];
+    for (_, what) in echoes.into_iter().filter(|(is_said, _)| *is_said) {
+        shell.set_variable("ECHO", what)?;
+    }
+    if arguments.single_transaction && !is_given {
+        return Err(Failure::Usage("-1 is for what -c and -f say".to_owned()));
+    }
     if let Some(path) = init_file().filter(|_| !arguments.no_init) {
         match shell.run_file(&path) {
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
@@ -86,8 +93,19 @@ pub fn run(arguments: &ShellArguments) -> Done {
             Ok(()) => {}
         }
     }
+    for setting in &arguments.settings {
+        shell.run(&Source::typed(format!("\\pset {}", setting.replacen('=', " ", 1))))?;
+    }
     if let Some(file) = &arguments.output.file {
         drop(runner.set_sink(Some(Sink::open(file)?)));
+    }
+    if is_given && arguments.single_transaction {
+        runner.execute("BEGIN")?;
+        let done = run_given(arguments, &shell);
+        let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        // What has run may have ended it.
+        let ended = if runner.is_in_transaction() { runner.execute(end) } else { Ok(()) };
+        return done.and(ended);
     }
     if is_given {
         return run_given(arguments, &shell);
@@ -134,6 +152,7 @@ fn run_given(arguments: &ShellArguments, shell: &Shell<'_>) -> Done {
         })?;
     }
     for text in &arguments.commands {
+        shell.echo_line(text)?;
         match shell.run(&Source::typed(text)) {
             Ok(After::Exit) => break,
             done => noted(done.map(|_| ()))?,

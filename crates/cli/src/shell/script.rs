@@ -28,6 +28,11 @@ fn scan(text: &str) -> Scanned {
     let mut at = 0;
     while let Some(first) = text[at..].chars().next() {
         let rest = &text[at..];
+        if rest.starts_with("\\;") {
+            scanned.is_blank = false;
+            at += 2;
+            continue;
+        }
         if first == '\\' || (scanned.is_blank && !first.is_whitespace() && is_command(rest)) {
             scanned.command = Some(at);
             return scanned;
@@ -53,6 +58,27 @@ fn scan(text: &str) -> Scanned {
         at += length;
     }
     scanned
+}
+
+/// Statements with a semicolon for each `\;`, which stands between statements that run together.
+pub fn with_semicolons(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(first) = text[at..].chars().next() {
+        let rest = &text[at..];
+        if rest.starts_with("\\;") {
+            out.push_str(" ;");
+            at += 2;
+            continue;
+        }
+        let length = match enclosed(&text[..at], rest) {
+            Some(enclosed) => enclosed.length.unwrap_or(rest.len()),
+            None => first.len_utf8(),
+        };
+        out.push_str(&rest[..length]);
+        at += length;
+    }
+    out
 }
 
 /// A quoted text or a comment.
@@ -151,6 +177,18 @@ pub enum Part {
         /// The rows of a `\copy … FROM STDIN`; `None` of other commands, and if they come behind the text.
         rows: Option<String>,
     },
+}
+
+impl Part {
+    /// As it stands in the text, about.
+    pub fn text(&self) -> String {
+        match self {
+            Part::Sql(piece) => piece.text.trim().to_owned(),
+            Part::CopyIn { statement, .. } => format!("{};", statement.text.trim()),
+            Part::Command { line, statement: None, .. } => line.clone(),
+            Part::Command { line, statement: Some(piece), .. } => format!("{} {line}", piece.text.trim()),
+        }
+    }
 }
 
 /// Statements, and where they are in the text.
@@ -377,6 +415,14 @@ mod tests {
         assert_eq!(texts("SELECT 1;\n-- next\n\\dt"), ["1: SELECT 1;\n-- next", "3: \\dt"]);
         assert_eq!(texts("SELECT '\n.quit\n';\nquit"), ["1: SELECT '\n.quit\n';", "4: quit"]);
         assert_eq!(texts("  \n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn statements_stand_together() {
+        assert_eq!(texts("SELECT 1\\; SELECT 2;\n\\x"), ["1: SELECT 1\\; SELECT 2;", "2: \\x"]);
+        assert_eq!(texts("SELECT 1 \\;\nSELECT 2 \\gx"), ["\\gx of 1: SELECT 1 \\;\nSELECT 2"]);
+        assert!(!is_complete("SELECT 1\\;") && is_complete("SELECT 1\\; SELECT 2;"));
+        assert_eq!(with_semicolons("SELECT '\\;' \\; SELECT 2 -- \\;"), "SELECT '\\;'  ; SELECT 2 -- \\;");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use diligence_base::Error;
 use diligence_db::Session;
 use diligence_server::texts;
 
@@ -15,15 +16,15 @@ use super::conditions::Conditions;
 use super::copy;
 use super::crosstab::crosstab;
 use super::looks;
-use super::script::{Part, Piece, parts};
+use super::script::{Part, Piece, parts, with_semicolons};
 use super::variables::{Variables, boolean};
 use crate::copied_lines::CopiedLines;
 use crate::environment;
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::output::{Expanded, Format, printable};
 use crate::sink::Sink;
 use crate::sources::Source;
-use crate::statements::Runner;
+use crate::statements::{Echo, Runner};
 use crate::target::{CopyStream, LOOK_EVERY, Target};
 
 /// How deep files may read files; one that reads itself would never end.
@@ -62,6 +63,10 @@ pub struct Shell<'a> {
     file: RefCell<Option<PathBuf>>,
     /// Whether the input with the rows of COPY is a file rather than standard input.
     reads_file: Cell<bool>,
+    /// Whether ECHO prints the parts of a text as they run: of a file that is read at once.
+    prints_parts: Cell<bool>,
+    /// The last error, in full.
+    last_error: RefCell<Option<String>>,
     /// How many statements were prepared for `\bind`.
     bound: Cell<u64>,
     variables: Variables,
@@ -84,6 +89,8 @@ impl<'a> Shell<'a> {
             files: Cell::new(0),
             file: RefCell::default(),
             reads_file: Cell::new(false),
+            prints_parts: Cell::new(false),
+            last_error: RefCell::default(),
             bound: Cell::new(0),
             variables: Variables::default(),
             conditions: RefCell::default(),
@@ -93,7 +100,41 @@ impl<'a> Shell<'a> {
 
     /// Sets a variable. Fails with [`Failure::Usage`] if none can have this name.
     pub fn set_variable(&self, name: &str, value: &str) -> Result<(), Failure> {
+        self.follow(name, value)?;
         self.variables.set(name, value).map_err(Failure::Usage)
+    }
+
+    /// Does what a variable says that has a meaning; an empty value stands for none. Fails for a value that it cannot
+    /// have.
+    fn follow(&self, name: &str, value: &str) -> Result<(), Failure> {
+        match name {
+            "AUTOCOMMIT" => self.runner.set_autocommit(match value {
+                "" => true,
+                value => boolean(value).ok_or_else(|| wrong_value(name, value, "on or off"))?,
+            }),
+            "ON_ERROR_ROLLBACK" => self.runner.set_guards(match value {
+                "" => false,
+                value if value.eq_ignore_ascii_case("interactive") => self.interactive,
+                value => boolean(value).ok_or_else(|| wrong_value(name, value, "on, off or interactive"))?,
+            }),
+            "ECHO" => self.runner.set_echo(match value.to_ascii_lowercase().as_str() {
+                "" | "none" => Echo::Nothing,
+                "queries" => Echo::Queries,
+                "errors" => Echo::Errors,
+                "all" => Echo::Lines,
+                _ => return Err(wrong_value(name, value, "none, queries, errors or all")),
+            }),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Prints a line of the input, if lines are printed.
+    pub fn echo_line(&self, line: &str) -> Result<(), Failure> {
+        match self.runner.echo() {
+            Echo::Lines if !line.trim().is_empty() => self.runner.print_here(&format!("{line}\n")),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the first error ends a text that comes through a pipe, as the variable ON_ERROR_STOP says.
@@ -119,6 +160,9 @@ impl<'a> Shell<'a> {
             first_line: source.first_line + piece.lines_before,
         };
         for part in parts(&source.text) {
+            if self.prints_parts.get() {
+                self.echo_line(&part.text())?;
+            }
             let is_active = self.conditions.borrow().is_active();
             match part {
                 Part::Sql(piece) if is_active => self.statements(&located(piece))?,
@@ -181,7 +225,9 @@ impl<'a> Shell<'a> {
         let quiet = self.quiet.replace(true);
         let file = self.file.replace(Some(path.to_owned()));
         let conditions = self.conditions.take();
+        let prints_parts = self.prints_parts.replace(true);
         let done = self.run(&source);
+        self.prints_parts.set(prints_parts);
         let is_open = self.conditions.replace(conditions).is_open();
         *self.file.borrow_mut() = file;
         self.quiet.set(quiet);
@@ -238,7 +284,8 @@ impl<'a> Shell<'a> {
 
     /// The statements with the values of their variables.
     fn filled(&self, source: Source) -> Source {
-        Source { text: self.variables.in_statement(&source.text), ..source }
+        let text = self.variables.in_statement(&source.text);
+        Source { text: if text.contains("\\;") { with_semicolons(&text) } else { text }, ..source }
     }
 
     /// Sets the variables that tell what has become of a statement.
@@ -246,6 +293,7 @@ impl<'a> Shell<'a> {
         let (code, rows) = match &done {
             Err(Failure::Statement(error, _)) => {
                 let code = diligence_db::sqlstate(error);
+                *self.last_error.borrow_mut() = Some(in_full(error, code));
                 let _ = self.variables.set("LAST_ERROR_MESSAGE", error.message());
                 let _ = self.variables.set("LAST_ERROR_SQLSTATE", code);
                 (code, 0)
@@ -291,7 +339,7 @@ impl<'a> Shell<'a> {
         match command {
             Command::Help => self.runner.print_line(commands::help())?,
             Command::List(listing, pattern) => {
-                self.runner.run(&Source::typed(listing.statement(&pattern)))?;
+                self.runner.run_own(&Source::typed(listing.statement(&pattern)))?;
                 if listing == super::listings::Listing::Relations && pattern.is_empty() {
                     self.print_left_out()?;
                 }
@@ -313,7 +361,7 @@ impl<'a> Shell<'a> {
             Command::RunValues => self.run_values(&self.at_hand(statement, line)?)?,
             Command::DescribeStatement => {
                 let statement = self.at_hand(statement, line)?;
-                self.noted(self.runner.run(&Source::typed(format!("DESCRIBE {}", statement.text.trim()))))?;
+                self.noted(self.runner.run_own(&Source::typed(format!("DESCRIBE {}", statement.text.trim()))))?;
             }
             Command::Crosstab(columns) => {
                 let columns = self.words(&columns)?;
@@ -322,7 +370,8 @@ impl<'a> Shell<'a> {
             }
             Command::Copy(argument) => self.copy(&argument, line, rows)?,
             Command::Set(argument) => self.set_or_list(&argument)?,
-            Command::Unset(name) => self.variables.unset(&name),
+            Command::Unset(name) => self.unset(&name)?,
+            Command::LastError => self.print_last_error()?,
             Command::Prompt(argument) => self.prompt(&argument)?,
             Command::Restrict(word, begins) => self.restrict(word, begins)?,
             Command::WriteStatement(file) => {
@@ -381,7 +430,7 @@ impl<'a> Shell<'a> {
     /// Describes a table, or each that fits a pattern of psql's.
     fn describe(&self, table: &str) -> Result<(), Failure> {
         let Some(query) = super::listings::fitting(table) else {
-            self.runner.run(&Source::typed(format!("DESCRIBE {table}")))?;
+            self.runner.run_own(&Source::typed(format!("DESCRIBE {table}")))?;
             return self.print_belongings(table);
         };
         let rows = self.runner.collect(&Source::typed(query), false)?;
@@ -397,7 +446,7 @@ impl<'a> Shell<'a> {
             if self.runner.display().format == Format::Table {
                 self.runner.print_line(format!("{}:", printable(&name)))?;
             }
-            self.runner.run(&Source::typed(format!("DESCRIBE {name}")))?;
+            self.runner.run_own(&Source::typed(format!("DESCRIBE {name}")))?;
             self.print_belongings(&name)?;
         }
         Ok(())
@@ -553,6 +602,23 @@ impl<'a> Shell<'a> {
                 let all = self.variables.all();
                 all.iter().try_for_each(|(name, value)| self.runner.print_line(format!("{name} = {}", quoted(value))))
             }
+        }
+    }
+
+    /// psql's `\unset`.
+    fn unset(&self, name: &str) -> Result<(), Failure> {
+        self.variables.unset(name);
+        self.follow(name, "")
+    }
+
+    /// psql's `\errverbose`.
+    fn print_last_error(&self) -> Result<(), Failure> {
+        match self.last_error.borrow().as_deref() {
+            Some(error) => {
+                complain(error);
+                Ok(())
+            }
+            None => self.runner.print_line("There is no previous error."),
         }
     }
 
@@ -740,6 +806,21 @@ struct RowsAt<'a, 'b> {
     behind: Option<&'a mut &'b [u8]>,
     /// The input that the text is from.
     input: Option<&'a mut dyn BufRead>,
+}
+
+/// An error with its code and all that is told of it.
+fn in_full(error: &Error, code: &str) -> String {
+    let mut text = format!("ERROR:  {code}: {}", printable(error.message()));
+    for (name, more) in [("DETAIL", error.detail()), ("HINT", error.hint())] {
+        if let Some(more) = more {
+            text += &format!("\n{name}:  {}", printable(more));
+        }
+    }
+    text
+}
+
+fn wrong_value(name: &str, value: &str, wanted: &str) -> Failure {
+    Failure::Usage(format!("{name} cannot be '{value}'; it is {wanted}"))
 }
 
 fn rows_unread(error: &io::Error) -> Failure {

@@ -53,6 +53,27 @@ impl Drop for Server {
 }
 
 #[test]
+fn statements_that_fail_leave_a_transaction_as_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    let server = Server::start(home.path(), &[]);
+    let script = "CREATE TABLE guarded (a int);\n\\set ON_ERROR_ROLLBACK on\nBEGIN;\nINSERT INTO guarded VALUES (1);\n\
+                  SELECT 1 / 0;\nSELECT none FROM guarded;\nINSERT INTO guarded VALUES (2);\nCOMMIT;\n\
+                  SELECT count(*) AS n FROM guarded;\n";
+    let ran = run(home.path(), &["shell", "--connect", &server.url(""), "--format", "csv"], script);
+    assert!(ran.stdout.ends_with("n\n2\n"), "{} {}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("division by zero"), "{}", ran.stderr);
+    let without =
+        script.replace("\\set ON_ERROR_ROLLBACK on\n", "").replace("CREATE TABLE guarded (a int)", "SELECT 1");
+    let ran = run(home.path(), &["shell", "--connect", &server.url(""), "--format", "csv"], &without);
+    assert!(
+        ran.stdout.ends_with("n\n2\n") && ran.stderr.contains("transaction has failed"),
+        "{} {}",
+        ran.stdout,
+        ran.stderr
+    );
+}
+
+#[test]
 fn a_server_answers_as_the_database_does() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(home.path(), &[]);

@@ -57,6 +57,58 @@ fn a_row_becomes_variables() {
 }
 
 #[test]
+fn transactions_are_those_of_psql() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let script = "CREATE TABLE t (a int);\n\\set AUTOCOMMIT off\nINSERT INTO t VALUES (1);\nROLLBACK;\n\
+                  INSERT INTO t VALUES (2);\nCOMMIT;\n\\unset AUTOCOMMIT\nSELECT a FROM t;\n";
+    assert_eq!(succeeds(home, script), "a\n2\n");
+    fails(home, "\\set AUTOCOMMIT maybe\n", "AUTOCOMMIT cannot be 'maybe'");
+    let shell = |more: &[&str]| run(home, &[&["shell", "--db", "d", "-At"], more].concat(), "");
+    let count = "SELECT count(*) FROM information_schema.tables WHERE table_name = 't'";
+    assert_eq!(shell(&["-1", "-c", "CREATE TABLE t (a int)", "-c", "SELECT 1 / 0"]).code, Some(1));
+    assert_eq!(shell(&["-c", count]).stdout, "0\n");
+    assert_eq!(shell(&["-q", "-1", "-c", "CREATE TABLE t (a int)", "-c", count]).stdout, "1\n");
+    assert_eq!(shell(&["-c", count]).stdout, "1\n");
+    assert_eq!(shell(&["-1"]).code, Some(2));
+}
+
+#[test]
+fn scripts_are_printed_as_they_run() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    assert_eq!(succeeds(home, "SELECT 1 AS a\\; SELECT '\\;' AS b;\n"), "a\n1\nb\n\\;\n");
+    assert_eq!(succeeds(home, "SELECT 1 AS a \\;\nSELECT 2 AS b \\g\n"), "a\n1\nb\n2\n");
+    let script = "\\set ECHO queries\nSELECT 1 AS a\\; SELECT 2 AS b;\n\\set ECHO all\n-- c\nSELECT 3 AS c;\n";
+    let told = "SELECT 1 AS a;\na\n1\nSELECT 2 AS b;\nb\n2\n-- c\nSELECT 3 AS c;\nc\n3\n";
+    assert_eq!(succeeds(home, script), told);
+    std::fs::write(home.join("q.sql"), "SELECT 4 AS d;\n").unwrap();
+    let ran = run(home, &["shell", "--csv", "-a", "-f", "q.sql", "-c", "\\i q.sql"], "");
+    assert_eq!(ran.stdout, "SELECT 4 AS d;\nd\n4\n\\i q.sql\nSELECT 4 AS d;\nd\n4\n");
+    let ran = run(home, &["shell", "--csv", "-e", "-c", "SELECT 5 AS e"], "");
+    assert_eq!(ran.stdout, "SELECT 5 AS e;\ne\n5\n");
+    let ran = run(home, &["shell", "-b", "-c", "SELECT 1 / 0"], "");
+    assert!(ran.stderr.contains("STATEMENT:  SELECT 1 / 0;"), "{}", ran.stderr);
+    let ran = piped(home, "\\errverbose\nSELECT 1 / 0;\n\\errverbose\n");
+    assert_eq!(ran.stdout, "There is no previous error.\n?column?\n");
+    assert!(ran.stderr.contains("ERROR:  22012: division by zero"), "{}", ran.stderr);
+}
+
+#[test]
+fn separators_are_those_of_psql() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let one =
+        |options: &[&str]| run(home, &[&["shell", "-c", "SELECT 1 AS a, 'x;y' AS b"], options].concat(), "").stdout;
+    assert_eq!(one(&["-Atz"]), "1\0x;y\n");
+    assert_eq!(one(&["--csv", "-P", "csv_fieldsep=;"]), "a;b\n1;\"x;y\"\n");
+    assert_eq!(one(&["-P", "format=unaligned", "-P", "t", "-P", "fieldsep_zero"]), "1\0x;y\n");
+    assert_eq!(succeeds(home, "\\pset csv_fieldsep ;\nSELECT 1 AS a, 2 AS b;\n"), "a;b\n1;2\n");
+    fails(home, "\\pset csv_fieldsep ab\n", "it is one character");
+    assert_eq!(run(home, &["shell", "-P", "nothing=1", "-c", "SELECT 1"], "").code, Some(2));
+}
+
+#[test]
 fn one_branch_of_a_condition_runs() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();

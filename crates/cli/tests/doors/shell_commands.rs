@@ -257,3 +257,14 @@ fn variables_come_from_a_person() {
     terminal.send(CTRL_D);
     assert!(terminal.wait().success());
 }
+
+#[test]
+fn domains_settings_and_tablespaces_are_listed() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let script = "CREATE DOMAIN dose AS int DEFAULT 5 CHECK (value > 0);\n\\dD do*\n\\dconfig work_mem\n\\db\n";
+    let listed = succeeds(home, script);
+    for line in ["public,dose,integer,,5,CHECK (value > 0)", "work_mem,", "pg_default"] {
+        assert!(listed.contains(line), "{line}: {listed}");
+    }
+}

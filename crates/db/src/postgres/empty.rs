@@ -9,10 +9,10 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 45] = [
+const EMPTY: [(&str, &str); 46] = [
     ("pg_aggregate", "aggfnoid:p aggkind:c aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:p aggtranstype:p agginitval"),
     ("pg_amop", "oid:p amopfamily:p amoplefttype:p amoprighttype:p amopstrategy:s amoppurpose:c amopopr:p amopmethod:p amopsortfamily:p"),
-    ("pg_amproc", "oid:p amprocfamily:p amproclefttype:p amprocrighttype:p amprocnum:s amproc"),
+    ("pg_amproc", "oid:p amprocfamily:p amproclefttype:p amprocrighttype:p amprocnum:s amproc:p"),
     ("pg_config", "name setting"),
     ("pg_conversion", "oid:p conname:n connamespace:p conowner:p conforencoding:i contoencoding:i conproc condefault:b"),
     ("pg_event_trigger", "oid:p evtname:n evtevent:n evtowner:p evtfoid:p evtenabled:c evttags:T"),
@@ -24,6 +24,7 @@ const EMPTY: [(&str, &str); 45] = [
     ("pg_inherits", "inhrelid:p inhparent:p inhseqno:i inhdetachpending:b"),
     ("pg_init_privs", "objoid:p classoid:p objsubid:i privtype:c initprivs:T"),
     ("pg_largeobject_metadata", "oid:p lomowner:p lomacl:T"),
+    ("pg_parameter_acl", "oid:p parname paracl:T"),
     ("pg_partitioned_table", "partrelid:p partstrat:c partnatts:s partdefid:p partattrs:S partclass:O partcollation:O partexprs"),
     ("pg_policies", "schemaname:n tablename:n policyname:n permissive roles:T cmd qual with_check"),
     ("pg_policy", "oid:p polname:n polrelid:p polcmd:c polpermissive:b polroles:P polqual polwithcheck"),
@@ -58,7 +59,8 @@ const EMPTY: [(&str, &str); 45] = [
       toast_blks_read:o toast_blks_hit:o tidx_blks_read:o tidx_blks_hit:o"),
     ("pg_statistic_ext", "oid:p stxrelid:p stxname:n stxnamespace:p stxowner:p stxstattarget:i stxkeys:S stxkind:T stxexprs"),
     ("pg_statistic_ext_data", "stxoid:p stxdinherit:b stxdndistinct stxddependencies stxdmcv stxdexpr"),
-    ("pg_subscription", "oid:p subdbid:p subname:n subowner:p subenabled:b"),
+    ("pg_subscription", "oid:p subdbid:p subskiplsn subname:n subowner:p subenabled:b subbinary:b substream:b subtwophasestate:c \
+      subdisableonerr:b subconninfo subslotname:n subsynccommit subpublications:T"),
     ("pg_subscription_rel", "srsubid:p srrelid:p srsubstate:c srsublsn"),
     ("pg_transform", "oid:p trftype:p trflang:p trffromsql trftosql"),
     ("pg_user_mapping", "oid:p umuser:p umserver:p umoptions:T"),

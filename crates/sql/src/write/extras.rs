@@ -2,7 +2,7 @@
 //! others, and what is said besides ([`WriteExtras`]).
 
 use diligence_base::{Error, Result};
-use diligence_storage::external::{FileNames, Format, Frame, WriteExtras};
+use diligence_storage::external::{DELIMITER_BYTES_MAX, FileNames, Format, Frame, WriteExtras};
 use sqlparser::ast::Value;
 
 use super::options::{plain, text_of};
@@ -46,6 +46,13 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
                 Some(true) => writer.quoted_columns.push(ALL_COLUMNS.to_owned()),
                 _ => writer.quoted_columns.push(text),
             },
+            ("delimiter", Format::Csv) if text.len() > 1 && text != "\\t" => {
+                if text.len() > DELIMITER_BYTES_MAX || text.contains(['\n', '\r', '"']) {
+                    return Err(wrong("at most 4 bytes without quotes and ends of lines"));
+                }
+                writer.delimiter = Some(text);
+            }
+            ("quote" | "escape", Format::Csv) if text.len() != 1 => return Err(wrong("one character of one byte")),
             ("prefix", Format::Csv) => prefix = Some(text),
             ("suffix", Format::Csv) => suffix = Some(text),
             ("array", Format::Json) => writer.frame = is_true()?.then(Frame::of_array),
@@ -72,7 +79,7 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
             ("use_tmp_file", _) => drop(is_true()?),
             ("dictionary_size_limit", Format::Parquet) => drop(number()?),
             ("dictionary_compression_ratio_threshold", Format::Parquet) => drop(part()?),
-            ("hive_file_pattern", _) if is_true()? => {}
+            ("hive_file_pattern" | "write_empty_file", _) if is_true()? => {}
             ("file_extension", _) => {
                 extras.extension = Some(extension(&text).ok_or_else(|| wrong("an ending of names"))?)
             }
@@ -87,7 +94,7 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
             }
             ("return_files" | "return_stats", _) if !is_true()? => {}
             ("filename_pattern", _) => writer.file_names = Some(FileNames::parse(&text)?),
-            ("return_files" | "return_stats" | "encryption_config" | "hive_file_pattern", _) => {
+            ("return_files" | "return_stats" | "encryption_config" | "hive_file_pattern" | "write_empty_file", _) => {
                 return Err(undone(&name));
             }
             (other, _) if other.starts_with("encryption_config::") => return Err(undone("encryption_config")),
@@ -110,6 +117,7 @@ fn undone(name: &str) -> Error {
     let error = Error::unsupported(format!("COPY's option {} is not supported", name.to_uppercase()));
     error.with_code("0A000").with_hint(match name {
         "encryption_config" => "Parquet files are written and read without encryption",
+        "write_empty_file" => "a file is written without rows, too, so that its columns are known",
         "hive_file_pattern" => "values of columns are in names of folders: 'year=2024'",
         _ => "glob('…') lists the files of a folder, parquet_metadata('…') tells about them",
     })
@@ -225,6 +233,13 @@ mod tests {
         let (extras, rest) = taken("FILE_EXTENSION '.txt', HIVE_FILE_PATTERN", Format::Csv).unwrap();
         assert_eq!((extras.extension.as_deref(), rest.len()), (Some("txt"), 0));
         assert!(taken("FILE_EXTENSION 'a/b'", Format::Csv).is_err());
+        let (extras, rest) = taken("DELIMITER '||', WRITE_EMPTY_FILE", Format::Csv).unwrap();
+        assert_eq!((extras.writer.delimiter.as_deref(), rest.len()), (Some("||"), 0));
+        let (extras, rest) = taken("DELIM ';', QUOTE ''''", Format::Csv).unwrap();
+        assert_eq!((extras.writer.delimiter, rest.len()), (None, 2));
+        for wrong in ["DELIMITER 'abcde'", "DELIMITER '\"|'", "QUOTE 'ab'", "ESCAPE ''"] {
+            assert!(taken(wrong, Format::Csv).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -245,7 +260,9 @@ mod tests {
 
     #[test]
     fn what_is_not_done_is_an_error() {
-        for options in ["RETURN_FILES", "ENCRYPTION_CONFIG {footer_key: 'k'}", "HIVE_FILE_PATTERN false"] {
+        for options in
+            ["RETURN_FILES", "ENCRYPTION_CONFIG {footer_key: 'k'}", "HIVE_FILE_PATTERN false", "WRITE_EMPTY_FILE false"]
+        {
             let error = taken(options, Format::Parquet).unwrap_err();
             assert_eq!(error.code(), Some("0A000"), "{options}");
         }

@@ -54,7 +54,7 @@ pub(crate) fn insert_plan(
     let writer = FileWriter {
         name: relation.location.clone(),
         format: format.map_err(from_datafusion)?,
-        extras: WriteExtras::default(),
+        extras: WriteExtras { delimiter: wide_delimiter(&relation.options), ..WriteExtras::default() },
         destination: Destination::Table { folder, ending, files: relation.clone(), replace },
         partition_columns: partitions.to_vec(),
         keeps_partition_columns: false,
@@ -170,6 +170,13 @@ fn writable_to_parquet(rows: &Bound) -> Result<()> {
     }
 }
 
+/// What is between the fields of a table's files, if it has several bytes.
+fn wide_delimiter(options: &OpenOptions) -> Option<String> {
+    let tail = &options.csv.delimiter_tail;
+    let first = options.csv.delimiter.filter(|_| !tail.is_empty())?;
+    String::from_utf8([&[first][..], tail].concat()).ok()
+}
+
 /// How to write files so that the table reads them as it reads the others.
 fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
     let mut writing = HashMap::new();
@@ -194,7 +201,7 @@ fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef])
             let has_header = csv.has_header.unwrap_or(!columns.iter().enumerate().all(numbered));
             set("has_header", has_header.to_string());
             let text = |byte: u8| char::from(byte).to_string();
-            if let Some(delimiter) = csv.delimiter {
+            if let Some(delimiter) = csv.delimiter.filter(|_| csv.delimiter_tail.is_empty()) {
                 set("delimiter", text(delimiter));
             }
             if let Some(quote) = csv.quote {

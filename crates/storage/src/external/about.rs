@@ -252,7 +252,7 @@ pub fn sniffed(location: &str, options: &OpenOptions, disk: Arc<dyn Disk>) -> Re
     let types = table.schema.fields().iter().map(|field| (field.name(), type_name(field.data_type())));
     let types = types.map(|(name, told)| format!("'{}': '{told}'", name.replace('\'', "''")));
     let columns = format!("{{{}}}", types.collect::<Vec<_>>().join(", "));
-    let delimiter = char::from(dialect.delimiter).to_string().replace('\t', "\\t");
+    let delimiter = String::from_utf8_lossy(&dialect.delimiter_bytes()).replace('\t', "\\t");
     let comment = dialect.comment.map(|byte| char::from(byte).to_string());
     let mut more = String::new();
     if skip > 0 {

@@ -42,7 +42,10 @@ pub(crate) use source::Source;
 
 pub use about::{ParquetAbout, about_parquet, sniffed};
 pub use location::{Discovered, discover, matching_files};
-pub use options::{Candidate, Compression, CsvOptions, Encoding, Format, LakeMoment, OpenOptions, PLACE};
+pub use options::{
+    Candidate, Compression, CsvOptions, DELIMITER_BYTES_MAX, Encoding, Format, LakeMoment, OpenOptions, PLACE,
+    ROW_NUMBER_COLUMN, RestCatalog,
+};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use rejects::Rejects;
 pub use sqlite::sqlite_tables;

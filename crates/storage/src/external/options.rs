@@ -1,5 +1,6 @@
 //! How a foreign file is to be read, where its name and first bytes do not say it.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -42,6 +43,9 @@ pub enum Compression {
     Xz,
 }
 
+/// The column that has the number of a row in its file ([`OpenOptions::row_numbers`]).
+pub const ROW_NUMBER_COLUMN: &str = "file_row_number";
+
 /// What stands in front of the place of a column, from 0 on, that has a type whatever it is called
 /// ([`OpenOptions::types`]).
 pub const PLACE: &str = "place \u{1}";
@@ -74,6 +78,8 @@ pub struct OpenOptions {
     pub types: Vec<(String, FieldRef)>,
     /// The name of a column that has the name of the file that a row is from.
     pub filename: Option<String>,
+    /// Whether one more column of Parquet files, [`ROW_NUMBER_COLUMN`], has the number of the row in its file, from 0.
+    pub row_numbers: bool,
     /// Whether values in the names of folders are texts unless a type is given.
     pub folder_texts: bool,
     /// The encoding of text files; UTF-8, or what a byte order mark says, if `None`.
@@ -86,8 +92,28 @@ pub struct OpenOptions {
     pub rejects_max: usize,
     /// The state of a lake's table that is meant; the last one if `None`.
     pub moment: Option<LakeMoment>,
+    /// The catalog that says where a table of Iceberg is; the location is the table's name then.
+    pub catalog: Option<RestCatalog>,
     /// Whether bytes of Parquet files of which nothing else is told are texts, as old writers mean them.
     pub bytes_as_texts: bool,
+}
+
+/// A catalog of Iceberg tables that is asked over HTTP.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RestCatalog {
+    /// The URL of its interface, without the version of the protocol.
+    pub endpoint: String,
+    /// Which of its warehouses is meant, if it has several.
+    pub warehouse: Option<String>,
+    /// The bearer token. `None`: the one in the environment (`ICEBERG_TOKEN`), if there is one.
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for RestCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Messages must not have the token.
+        write!(f, "RestCatalog({}, {:?})", self.endpoint, self.warehouse)
+    }
 }
 
 /// How the characters of a text file are encoded.
@@ -120,11 +146,17 @@ impl Encoding {
     }
 }
 
+/// The bytes of a delimiter at most.
+pub const DELIMITER_BYTES_MAX: usize = 4;
+
 /// How separated values are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CsvOptions {
-    /// The byte between fields. `None`: a tab for names like `.tsv`, else what the first lines show (`,` `;` tab `|`).
+    /// What is between fields, or its first byte. `None`: a tab for names like `.tsv`, else what the first lines show
+    /// (`,` `;` tab `|`).
     pub delimiter: Option<u8>,
+    /// The bytes of that delimiter behind its first one, if it has several: [`DELIMITER_BYTES_MAX`] at most.
+    pub delimiter_tail: Vec<u8>,
     /// Whether the first record holds the names. `None`: true unless the first record looks like the others.
     pub has_header: Option<bool>,
     /// The quote; `"` if `None`.
@@ -361,8 +393,10 @@ impl OpenOptions {
         self.also.hash(&mut hasher);
         self.types.hash(&mut hasher);
         self.filename.hash(&mut hasher);
+        self.row_numbers.hash(&mut hasher);
         self.encoding.hash(&mut hasher);
         self.moment.hash(&mut hasher);
+        self.catalog.as_ref().map(|catalog| (&catalog.endpoint, &catalog.warehouse)).hash(&mut hasher);
         self.table.hash(&mut hasher);
         self.folder_texts.hash(&mut hasher);
         self.bytes_as_texts.hash(&mut hasher);

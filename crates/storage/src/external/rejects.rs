@@ -60,7 +60,7 @@ pub(in crate::external) struct RejectScan {
 
 /// How separated values are written.
 pub(in crate::external) struct Written {
-    pub delimiter: u8,
+    pub delimiter: String,
     pub quote: u8,
     pub escape: Option<u8>,
     pub skip: usize,
@@ -200,7 +200,7 @@ impl Rejects {
             ("scan_id", count(&|file| kept.scan_of(file))),
             ("file_id", count(&|file| file as i64)),
             ("file_path", text(&|scan| Some(scan.file.name().to_owned()))),
-            ("delimiter", byte(&|written| written.delimiter)),
+            ("delimiter", text(&|scan| scan.written.as_ref().map(|written| written.delimiter.clone()))),
             ("quote", byte(&|written| written.quote)),
             ("escape", byte(&|written| written.escape.unwrap_or(written.quote))),
             ("newline_delimiter", text(&|_| Some("\\n".to_owned()))),

@@ -19,7 +19,7 @@ use super::file_scan::FileScan;
 use super::ipc::ArrowTable;
 use super::lake::{LakeTable, no_moments, open_lake};
 use super::location::{Located, locate, locate_in_store};
-use super::options::{Compression, Format, OpenOptions};
+use super::options::{Compression, Format, OpenOptions, ROW_NUMBER_COLUMN};
 use super::parquet::ParquetTable;
 use super::partitions::{self, Partitions};
 use super::required::Required;
@@ -134,6 +134,9 @@ impl ExternalTable {
                 let mut table = ParquetTable::open(&sources, options.schema.as_deref())?;
                 if let Some(told) = told_columns(&table.schema, &options)? {
                     table = ParquetTable::open(&sources, Some(&told))?;
+                }
+                if options.row_numbers {
+                    table = table.with_row_numbers(ROW_NUMBER_COLUMN)?;
                 }
                 Content::Parquet(Arc::new(table))
             }
@@ -393,7 +396,7 @@ impl ExternalTable {
 impl Content {
     fn schema(&self) -> SchemaRef {
         match self {
-            Content::Parquet(table) => table.schema.clone(),
+            Content::Parquet(table) => table.all_columns(),
             Content::Arrow(table) => table.schema.clone(),
             Content::Csv(table) => table.schema.clone(),
             Content::Json(table) => table.schema.clone(),

@@ -2,13 +2,15 @@
 //!
 //! `delta` reads the log of Delta Lake tables, `iceberg` the metadata of Iceberg tables. Both give the same: fields
 //! with the names and numbers by which files have them (`fields`), files with what is known of them, and which of their
-//! rows are gone. `table` makes clusters of that, over the scans of Parquet files. `place` is where a table lies.
+//! rows are gone. `table` makes clusters of that, over the scans of Parquet files. `place` is where a table lies, and
+//! `catalog` asks where an Iceberg table of a catalog does.
 //!
 //! Invariants: a lake's table is read right or refused by the name of what is not supported, never as plain Parquet;
 //! what its log says is not believed before it is looked at, and a damaged log is an error that names its file, never a
 //! panic; a state that was opened stays that state.
 
 mod bitmap;
+mod catalog;
 mod cluster;
 mod delta;
 mod fields;
@@ -43,10 +45,15 @@ fn unsupported(table: &str, what: impl std::fmt::Display) -> Error {
 
 /// The table of a lake at a location: if one is asked for, or if the folder is one. `None` if it is none.
 ///
-/// Fails with kind `File` if its log cannot be read, `Unsupported` if it has a feature that cannot be, `Input` if the
+/// Fails with kind `File` if its log cannot be read or its catalog cannot be asked, `Unsupported` if it has a feature that cannot be, `Input` if the
 /// format that is asked for reads no such folder.
 pub(super) fn open_lake(location: &str, options: &OpenOptions, disk: &Arc<dyn Disk>) -> Result<Option<Arc<LakeTable>>> {
     let wanted = options.format;
+    let told = match &options.catalog {
+        Some(catalog) => Some(catalog::metadata_location(catalog, location)?),
+        None => None,
+    };
+    let location = told.as_deref().unwrap_or(location);
     let is_asked = matches!(wanted, Some(Format::Delta | Format::Iceberg));
     if !is_asked && (location.contains(['*', '?', '[']) || !options.also.is_empty()) {
         return Ok(None);

@@ -15,6 +15,7 @@ use super::bytes::{ChunkBegins, ChunkBytes, ParquetBytes};
 use super::column_rows::OpenColumn;
 use super::columns::{open_column, open_flat, open_pulled};
 use super::footer::chunk_range;
+use super::infinities::with_infinities;
 use super::numbered::{NumberedWindows, numbered_schema};
 use super::pulled::PulledBytes;
 use super::steps::{FirstParts, LaterParts, Steps};
@@ -398,7 +399,9 @@ impl Windows for ParquetWindows {
             Some(Some(ty)) => rename(array, ty)?,
             _ => array,
         };
-        conform_column(array, self.table.schema.field(column), self.narrow).map_err(|error| file.source.blame(error))
+        let array = conform_column(array, self.table.schema.field(column), self.narrow);
+        let array = array.map_err(|error| file.source.blame(error))?;
+        Ok(if file.is_by_duckdb() { with_infinities(array) } else { array })
     }
 
     fn bytes(&self) -> usize {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields};
+use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields, IntervalUnit};
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
@@ -17,6 +17,7 @@ use super::column_rows::ColumnRows;
 use super::fixed::{BigEndian, Bits, Cast, Convert, Fixed, Intervals};
 use super::flat::{FlatRows, Values};
 use super::guard::guard;
+use super::intervals::{IntervalRows, has_intervals, with_unit};
 use super::large_page::{LargePage, Layout};
 use super::page::{Apart, Pages};
 use super::pulled::{PulledBytes, PulledColumn};
@@ -44,9 +45,7 @@ pub(super) fn open_column(
         return Ok(flat);
     }
     let field = file.schema.field(root);
-    let leaves = file.leaves[root].clone();
-    can_be_read(file, root)?;
-    if leaves.clone().any(|leaf| surveyed.leaf(leaf).is_none()) {
+    if file.leaves[root].clone().any(|leaf| surveyed.leaf(leaf).is_none()) {
         return Err(Error::bug(format!("column '{}' was not fetched", field.name())));
     }
     let group = FetchedRowGroup { bytes: &surveyed.bytes, metadata: &file.metadata, piece };
@@ -63,23 +62,11 @@ pub(super) fn open_pulled(
     step_bytes: usize,
     batch_rows: usize,
 ) -> Result<(Box<dyn ColumnRows>, Vec<Arc<PulledBytes>>)> {
-    can_be_read(file, root)?;
     let group = PulledColumn::open(file, piece, root, step_bytes, batch_rows)?;
     Ok((open_read(file, piece, &group, root, target, batch_rows)?, group.counts().to_vec()))
 }
 
-/// Fails with kind `Unsupported` for what Parquet's reader would read wrongly.
-fn can_be_read(file: &ParquetFile, root: usize) -> Result<()> {
-    let field = file.schema.field(root);
-    if matches!(field.data_type(), DataType::Interval(_)) {
-        // Parquet's reader would drop the months.
-        let what = format!("{}: column '{}' has intervals in an encoding", file.source.name, field.name());
-        return Err(Error::unsupported(format!("{what} that is not supported")).with_code("0A000"));
-    }
-    Ok(())
-}
-
-/// Opens a column through Parquet's own reader.
+/// Opens a column through Parquet's own reader; intervals are read twice.
 fn open_read(
     file: &ParquetFile,
     piece: &Piece,
@@ -89,7 +76,24 @@ fn open_read(
     batch_rows: usize,
 ) -> Result<Box<dyn ColumnRows>> {
     let field = file.schema.field(root);
-    let hint = hint(field.data_type(), target);
+    if !has_intervals(field.data_type()) {
+        return by_parquet(file, piece, group, root, &hint(field.data_type(), target), batch_rows);
+    }
+    let read = |unit| by_parquet(file, piece, group, root, &with_unit(field.data_type(), unit), batch_rows);
+    let what = cannot_be_decoded(piece, field.name());
+    Ok(Box::new(IntervalRows { what, months: read(IntervalUnit::YearMonth)?, days: read(IntervalUnit::DayTime)? }))
+}
+
+/// Opens a column through Parquet's own reader, in this type if its values can be read so.
+fn by_parquet(
+    file: &ParquetFile,
+    piece: &Piece,
+    group: &dyn RowGroups,
+    root: usize,
+    hint: &DataType,
+    batch_rows: usize,
+) -> Result<Box<dyn ColumnRows>> {
+    let field = file.schema.field(root);
     let fields = file.schema.fields().iter().enumerate().map(|(index, field)| match index == root {
         true => Arc::new(Field::new(field.name(), hint.clone(), field.is_nullable())),
         false => field.clone(),

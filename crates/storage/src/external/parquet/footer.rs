@@ -15,6 +15,7 @@ use parquet::file::metadata::{
 };
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
+use super::encryption;
 use super::guard::guard;
 use super::variant::is_variant_group;
 use crate::external::options::Format;
@@ -32,6 +33,8 @@ pub(super) struct Footer {
     pub metadata: Arc<ParquetMetaData>,
     pub schema: SchemaRef,
     pub leaves: Vec<Range<usize>>,
+    /// For each leaf whether it is encrypted; empty if none is.
+    pub encrypted: Arc<[bool]>,
 }
 
 /// The footers of all files.
@@ -66,7 +69,7 @@ pub(super) fn read_as_parquet(source: &Arc<Source>) -> Result<Footer> {
 }
 
 fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
-    let metadata = read_metadata(source)?;
+    let (metadata, encrypted) = read_metadata(source)?;
     check(source, &metadata)?;
     let parse = || {
         let file = metadata.file_metadata();
@@ -98,7 +101,7 @@ fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
         Ok((Schema::new(fields), leaves))
     };
     let (schema, leaves) = guard(source, "its schema cannot be read", parse)?;
-    Ok(Footer { metadata: Arc::new(metadata), schema: Arc::new(schema), leaves })
+    Ok(Footer { metadata: Arc::new(metadata), schema: Arc::new(schema), leaves, encrypted: encrypted.into() })
 }
 
 /// The field in the type that has all of its values: the old timestamps reach beyond nanoseconds, and intervals have
@@ -117,7 +120,7 @@ fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field
                 (Some(column), DataType::Timestamp(..)) if column.physical_type() == PhysicalType::INT96 => {
                     DataType::Timestamp(TimeUnit::Microsecond, None)
                 }
-                (Some(column), DataType::Interval(_)) if is_root && is_interval(column) => {
+                (Some(column), DataType::Interval(_)) if is_interval(column) => {
                     DataType::Interval(IntervalUnit::MonthDayNano)
                 }
                 (Some(column), DataType::FixedSizeBinary(16)) if is_uuid(column) => {
@@ -154,7 +157,8 @@ pub(super) fn is_uuid(column: &ColumnDescriptor) -> bool {
     matches!(column.logical_type_ref(), Some(LogicalType::Uuid))
 }
 
-fn read_metadata(source: &Arc<Source>) -> Result<ParquetMetaData> {
+/// What the footer says, and for each leaf whether it is encrypted; that is empty if none is.
+fn read_metadata(source: &Arc<Source>) -> Result<(ParquetMetaData, Vec<bool>)> {
     let bytes = source.bytes;
     if bytes < FOOTER_END_BYTES + 4 {
         return Err(source.error(if bytes == 0 {
@@ -169,7 +173,8 @@ fn read_metadata(source: &Arc<Source>) -> Result<ParquetMetaData> {
     match &end[4..] {
         b"PAR1" => {}
         b"PARE" => {
-            return Err(Error::unsupported(format!("{}: encrypted Parquet files cannot be read", source.name)));
+            let what = format!("{}: encrypted Parquet files cannot be read", source.name);
+            return Err(Error::unsupported(what).with_code("0A000"));
         }
         _ => return Err(not_parquet(source)?),
     }
@@ -179,20 +184,38 @@ fn read_metadata(source: &Arc<Source>) -> Result<ParquetMetaData> {
             "its footer is said to have {length} bytes, but the whole file has {bytes}; it is corrupt"
         )));
     }
+    let encrypted = encrypted_leaves(source, length, tail_start, &tail)?;
     let metadata =
         decode(source, ParquetMetaDataPushDecoder::try_new(bytes), tail_start, &tail, PageIndexPolicy::Skip)?;
     // The offset index is only wanted where a row group is to be cut.
     let large = |group: &RowGroupMetaData| group.num_rows() > MORSEL_ROWS_MAX as i64;
     if !metadata.row_groups().iter().any(large) {
-        return Ok(metadata);
+        return Ok((metadata, encrypted));
     }
     let decoder = ParquetMetaDataPushDecoder::try_new_with_metadata(bytes, metadata.clone());
     let indexed = decode(source, decoder, tail_start, &tail, PageIndexPolicy::Optional);
-    Ok(match indexed {
+    let metadata = match indexed {
         Ok(indexed) if offset_index_fits(&indexed, bytes) => indexed,
         // Without the index a row group is one cluster: slower, but right.
         _ => metadata,
-    })
+    };
+    Ok((metadata, encrypted))
+}
+
+/// For each leaf whether it is encrypted, where the footer is not: behind such a footer is its signature. Empty if none
+/// is.
+fn encrypted_leaves(source: &Arc<Source>, length: u64, tail_start: u64, tail: &[u8]) -> Result<Vec<bool>> {
+    let end = tail.len() - FOOTER_END_BYTES as usize;
+    let in_tail = usize::try_from(length).ok().and_then(|length| end.checked_sub(length));
+    match in_tail {
+        Some(start) => Ok(encryption::encrypted_leaves(&tail[start..end])),
+        // A footer that is not signed ends with the end of its outermost structure, a zero.
+        None if tail[end - 1] == 0 => Ok(Vec::new()),
+        None => {
+            let end = tail_start + end as u64;
+            Ok(encryption::encrypted_leaves(&source.read_one_now(end - length..end)?))
+        }
+    }
 }
 
 /// Runs the decoder, reading what it asks for.

@@ -144,15 +144,15 @@ impl std::ops::Deref for Text {
     }
 }
 
-/// Thrift's compact protocol, as far as page headers need it.
+/// Thrift's compact protocol, as far as page headers, and what is looked for in footers, need it.
 /// Format: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>.
-struct Compact<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(super) struct Compact<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
 }
 
 /// The types of fields.
-mod field {
+pub(super) mod field {
     pub const STOP: u8 = 0;
     pub const TRUE: u8 = 1;
     pub const FALSE: u8 = 2;
@@ -200,8 +200,21 @@ impl Compact<'_> {
         usize::try_from(self.i32()?).or_else(|_| malformed("a size in a page header is negative"))
     }
 
+    /// The number of elements of a list, and their type.
+    pub fn list(&mut self) -> Result<(u64, u8), Malformed> {
+        let byte = self.byte()?;
+        let count = match byte >> 4 {
+            15 => self.varint()?,
+            count => u64::from(count),
+        };
+        if count > self.bytes.len() as u64 {
+            return malformed("a list in a page header is too long");
+        }
+        Ok((count, byte & 0x0f))
+    }
+
     /// The next field of a structure: its number and type, or `None` at its end.
-    fn field(&mut self, last: &mut i16) -> Result<Option<(i16, u8)>, Malformed> {
+    pub fn field(&mut self, last: &mut i16) -> Result<Option<(i16, u8)>, Malformed> {
         let byte = self.byte()?;
         let ty = byte & 0x0f;
         if ty == field::STOP {
@@ -214,7 +227,7 @@ impl Compact<'_> {
         Ok(Some((*last, ty)))
     }
 
-    fn skip(&mut self, ty: u8, depth: usize) -> Result<(), Malformed> {
+    pub fn skip(&mut self, ty: u8, depth: usize) -> Result<(), Malformed> {
         if depth > DEPTH_MAX {
             return malformed("a page header is nested too deep");
         }
@@ -232,12 +245,8 @@ impl Compact<'_> {
                 self.pass(length)?;
             }
             field::LIST | field::SET => {
-                let byte = self.byte()?;
-                let count = match byte >> 4 {
-                    15 => self.varint()?,
-                    count => u64::from(count),
-                };
-                self.skip_elements(count, &[byte & 0x0f], depth)?;
+                let (count, ty) = self.list()?;
+                self.skip_elements(count, &[ty], depth)?;
             }
             field::MAP => {
                 let count = self.varint()?;

@@ -19,11 +19,14 @@ mod column_rows;
 mod columns;
 #[cfg(test)]
 mod crafted;
+mod encryption;
 mod fixed;
 mod flat;
 mod footer;
 mod guard;
 mod header;
+mod infinities;
+mod intervals;
 mod large_page;
 mod numbered;
 mod page;
@@ -44,7 +47,9 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::Statistics;
+use datafusion_common::{ColumnStatistics, Statistics};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::utils::{collect_columns, conjunction, split_conjunction};
 use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::{Error, Result};
 use parquet::file::metadata::ParquetMetaData;
@@ -52,6 +57,7 @@ use parquet::file::metadata::ParquetMetaData;
 use super::file_scan::FileScan;
 use super::schema::{Merged, logical_schema, merge};
 use super::source::Source;
+use crate::memory::RowNumbers;
 use crate::{Cluster, ScanRequest};
 
 pub(in crate::external) use footer::chunk_range;
@@ -65,6 +71,8 @@ pub(crate) struct ParquetTable {
     pub(super) schema: SchemaRef,
     files: Vec<ParquetFile>,
     statistics: OnceLock<Statistics>,
+    /// The columns with the numbers of the rows in their files behind them, if these are one more column.
+    with_row_numbers: Option<SchemaRef>,
 }
 
 /// One file with its footer.
@@ -84,6 +92,8 @@ struct ParquetFile {
     pieces: Vec<Piece>,
     /// The checksums of its columns' parts, row group by row group, where they are known.
     checksums: Option<Arc<[u32]>>,
+    /// For each leaf whether it is encrypted; empty if none is.
+    encrypted: Arc<[bool]>,
 }
 
 /// A column of a table, and where a file has it.
@@ -140,9 +150,27 @@ impl ParquetTable {
                 renamed: Vec::new(),
                 pieces,
                 checksums: None,
+                encrypted: footer.encrypted,
             }
         });
-        Ok(Self { files: files.collect(), schema, statistics: OnceLock::new() })
+        Ok(Self { files: files.collect(), schema, statistics: OnceLock::new(), with_row_numbers: None })
+    }
+
+    /// The same with a column of this name behind the others: the number of the row in its file, from 0 on. Fails with
+    /// kind `Input` if the files have a column of that name.
+    pub fn with_row_numbers(self, name: &str) -> Result<Self> {
+        if self.schema.fields().iter().any(|field| field.name().eq_ignore_ascii_case(name)) {
+            let error = format!("the option {name} adds the column '{name}', and the files have one of that name");
+            return Err(Error::input(error).with_code("42701"));
+        }
+        let mut fields = self.schema.fields().to_vec();
+        fields.push(Arc::new(Field::new(name, DataType::Int64, false)));
+        Ok(Self { with_row_numbers: Some(Arc::new(Schema::new(fields))), ..self })
+    }
+
+    /// The columns, with the numbers of rows if these are one.
+    pub fn all_columns(&self) -> SchemaRef {
+        self.with_row_numbers.as_ref().unwrap_or(&self.schema).clone()
     }
 
     /// One file whose columns are found otherwise than by their names: `map` chooses them of those that the file has.
@@ -159,9 +187,10 @@ impl ParquetTable {
             renamed: columns.iter().map(|column| column.renamed.clone()).collect(),
             pieces,
             checksums: None,
+            encrypted: footer.encrypted,
         };
         let schema = Arc::new(Schema::new(columns.into_iter().map(|column| column.field).collect::<Vec<_>>()));
-        Ok(Self { files: vec![file], schema, statistics: OnceLock::new() })
+        Ok(Self { files: vec![file], schema, statistics: OnceLock::new(), with_row_numbers: None })
     }
 
     /// The rows of all files.
@@ -175,12 +204,7 @@ impl ParquetTable {
         let (mut pieces, mut pruned) = (Vec::new(), 0);
         let Some(file) = self.files.first() else { return (pieces, pruned) };
         let keep = pruning::Pruner::new(self, request.predicate.as_ref()).row_groups(file);
-        let mut begins = Vec::with_capacity(file.metadata.num_row_groups());
-        let mut rows = 0;
-        for group in file.metadata.row_groups() {
-            begins.push(rows);
-            rows += group.num_rows() as u64;
-        }
+        let begins = file.begins();
         for (position, piece) in file.pieces.iter().enumerate().filter(|(_, piece)| !piece.rows.is_empty()) {
             if !keep.get(piece.row_group).copied().unwrap_or(true) {
                 pruned += 1;
@@ -195,12 +219,17 @@ impl ParquetTable {
 
     /// What the footers know.
     pub fn statistics(&self) -> Statistics {
-        self.statistics.get_or_init(|| statistics::collect(self)).clone()
+        let mut statistics = self.statistics.get_or_init(|| statistics::collect(self)).clone();
+        if self.with_row_numbers.is_some() {
+            statistics.column_statistics.push(ColumnStatistics::new_unknown());
+        }
+        statistics
     }
 
     /// The clusters that may hold rows for which the predicate is true, of the files that are wanted.
     pub fn scan(self: &Arc<Self>, request: &ScanRequest, is_wanted: impl Fn(usize) -> bool) -> Result<FileScan> {
-        let pruner = pruning::Pruner::new(self, request.predicate.as_ref());
+        let predicate = self.over_columns_of_files(request);
+        let pruner = pruning::Pruner::new(self, predicate.as_ref());
         let mut scan = FileScan::default();
         for (index, file) in self.files.iter().enumerate() {
             if !is_wanted(index) {
@@ -208,6 +237,7 @@ impl ParquetTable {
                 continue;
             }
             let keep = pruner.row_groups(file);
+            let begins = self.with_row_numbers.as_ref().map(|_| file.begins());
             for (position, piece) in file.pieces.iter().enumerate() {
                 if piece.rows.is_empty() {
                     continue;
@@ -216,15 +246,58 @@ impl ParquetTable {
                     scan.clusters_pruned += 1;
                     continue;
                 }
-                let cluster = cluster::ParquetCluster::new(self.clone(), index, position);
+                let first = |begins: &Vec<u64>| (begins[piece.row_group] + piece.rows.start as u64) as i64;
+                let numbers = begins.as_ref().map(|begins| RowNumbers::From(first(begins)));
+                let cluster = cluster::ParquetCluster::new(self.clone(), index, position).with_numbers(numbers);
                 scan.clusters.push((index, Arc::new(cluster)));
             }
         }
         Ok(scan)
     }
+
+    /// What a request asks of columns that files have: footers know nothing of the numbers of rows.
+    fn over_columns_of_files(&self, request: &ScanRequest) -> Option<Arc<dyn PhysicalExpr>> {
+        let predicate = request.predicate.as_ref()?;
+        if self.with_row_numbers.is_none() {
+            return Some(predicate.clone());
+        }
+        let count = self.schema.fields().len();
+        let parts = split_conjunction(predicate).into_iter();
+        let parts = parts.filter(|part| collect_columns(part).iter().all(|column| column.index() < count)).cloned();
+        let parts = parts.collect::<Vec<_>>();
+        (!parts.is_empty()).then(|| conjunction(parts))
+    }
 }
 
 impl ParquetFile {
+    /// For each row group the number of its first row, counted from the begin of the file.
+    fn begins(&self) -> Vec<u64> {
+        let mut rows = 0;
+        let begins = self.metadata.row_groups().iter().map(|group| {
+            let begin = rows;
+            rows += group.num_rows() as u64;
+            begin
+        });
+        begins.collect()
+    }
+
+    /// Whether DuckDB has written it, which has another -infinity.
+    fn is_by_duckdb(&self) -> bool {
+        self.metadata.file_metadata().created_by().is_some_and(|writer| writer.starts_with(infinities::WRITER))
+    }
+
+    /// Fails with kind `Unsupported` if a leaf is encrypted.
+    fn check_readable(&self, leaf: usize) -> Result<()> {
+        if !self.encrypted.get(leaf).copied().unwrap_or(false) {
+            return Ok(());
+        }
+        let root = self.leaves.iter().position(|leaves| leaves.contains(&leaf));
+        let name = root.map_or("?", |root| self.column_name(root));
+        let what =
+            format!("{}: column '{name}' is encrypted; encrypted Parquet columns cannot be read", self.source.name);
+        Err(Error::unsupported(what).with_code("0A000").with_hint("columns that are not encrypted can be read"))
+    }
+
     /// The column's name in the file, for messages.
     fn column_name(&self, root: usize) -> &str {
         self.schema.fields().get(root).map_or("?", |field| field.name())

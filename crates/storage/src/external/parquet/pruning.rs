@@ -15,9 +15,11 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::RowGroupMetaData;
+use parquet::schema::types::ColumnDescriptor;
 
 use super::footer::{is_interval, is_uuid};
 use super::guard::guard;
+use super::infinities::with_infinities;
 use super::{ParquetFile, ParquetTable};
 use crate::Zone;
 use crate::external::schema::{conform, is_wider, logical_type};
@@ -214,7 +216,8 @@ impl ParquetFile {
         if bounds.len() != groups.len() {
             return None;
         }
-        conform(bounds, target, false).ok()
+        let bounds = conform(bounds, target, false).ok()?;
+        Some(if self.is_by_duckdb() { with_infinities(bounds) } else { bounds })
     }
 
     /// Each row group's number of NULLs in a leaf; NULL where unknown.
@@ -228,6 +231,7 @@ impl ParquetFile {
         if is_interval(chunk.column_descr())
             || is_uuid(chunk.column_descr())
             || chunk.column_type() == PhysicalType::INT96
+            || self.is_by_duckdb() && is_time(chunk.column_descr())
         {
             return None;
         }
@@ -240,6 +244,15 @@ impl ParquetFile {
         let bytes = self.source.read_one_now(offset..offset + length).ok()?;
         guard(&self.source, "its Bloom filter cannot be read", || Sbbf::from_bytes(&bytes)).ok()
     }
+}
+
+/// Whether a leaf has dates or timestamps.
+fn is_time(column: &ColumnDescriptor) -> bool {
+    let told = matches!(column.logical_type_ref(), Some(LogicalType::Date | LogicalType::Timestamp(_)));
+    told || matches!(
+        column.converted_type(),
+        ConvertedType::DATE | ConvertedType::TIMESTAMP_MICROS | ConvertedType::TIMESTAMP_MILLIS
+    )
 }
 
 /// Whether the minima and maxima of a chunk are in the order that comparisons use.

@@ -141,6 +141,7 @@ fn table_of(
         renamed: Vec::new(),
         pieces: cut(&footer.metadata),
         checksums: Some(checksums.clone()),
+        encrypted: footer.encrypted.clone(),
     };
-    Arc::new(ParquetTable { schema, files: vec![file], statistics: OnceLock::new() })
+    Arc::new(ParquetTable { schema, files: vec![file], statistics: OnceLock::new(), with_row_numbers: None })
 }

@@ -50,6 +50,7 @@ impl Surveyed {
     pub fn new(file: &ParquetFile, piece: &Piece, bytes: Box<ParquetBytes>) -> Result<Self> {
         let group = file.metadata.row_group(piece.row_group);
         let survey = |(&leaf, chunk): (&usize, &ChunkBytes)| {
+            file.check_readable(leaf)?;
             let cannot_be_decoded = |why: &str| corrupt(file, piece, leaf, why);
             let expected = file.checksums.as_ref().filter(|_| piece.whole);
             if expected.is_some_and(|all| {
@@ -75,6 +76,7 @@ impl Surveyed {
     ) -> Result<Self> {
         let group = file.metadata.row_group(piece.row_group);
         let survey = |&leaf: &usize| {
+            file.check_readable(leaf)?;
             let survey = survey_in_steps(file, group.column(leaf)).zip(unread.get(&leaf));
             let (survey, unread) = survey.ok_or_else(|| Error::bug("a column is read in steps that cannot be"))?;
             Ok((leaf, Survey { unread: *unread, step_bytes: Some(step_bytes), ..survey }))

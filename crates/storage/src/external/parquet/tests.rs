@@ -96,6 +96,30 @@ fn properties() -> WriterPropertiesBuilder {
 }
 
 #[test]
+fn infinities_of_duckdb_are_those_here() {
+    let moments = vec![Some(-i64::MAX), Some(0), None, Some(i64::MAX)];
+    let days = vec![Some(-i32::MAX), Some(0), None, Some(i32::MAX)];
+    let zoned = TimestampMicrosecondArray::from(moments.clone()).with_timezone("UTC");
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("at", Arc::new(TimestampMicrosecondArray::from(moments))),
+        ("zoned", Arc::new(zoned)),
+        ("day", Arc::new(Date32Array::from(days))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let least = |writer: &str| {
+        let table = table_of("infinite.parquet", write(&batch, properties().set_created_by(writer.to_owned())));
+        let request = ScanRequest { columns: all(&table), predicate: None };
+        let read = try_read_all(&table, &request, &[], 1024, false).unwrap();
+        let at = read.column(0).as_primitive::<TimestampMicrosecondType>().value(0);
+        let zoned = read.column(1).as_primitive::<TimestampMicrosecondType>().value(0);
+        assert_eq!(read.column(1).data_type(), table.schema().field(1).data_type());
+        (at, zoned, read.column(2).as_primitive::<Date32Type>().value(0))
+    };
+    assert_eq!(least("DuckDB version v1.5.5 (build x)"), (i64::MIN, i64::MIN, i32::MIN));
+    assert_eq!(least("parquet-cpp-arrow"), (-i64::MAX, -i64::MAX, -i32::MAX));
+}
+
+#[test]
 fn every_type_comes_back_in_every_encoding() {
     let batch = every_type(3000);
     let expected = logical(&batch);

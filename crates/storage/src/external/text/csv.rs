@@ -13,6 +13,7 @@ use datafusion_common::{ColumnStatistics, Statistics};
 use diligence_base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
+use super::csv_cuts::find_cuts;
 use super::csv_fields::{Dialect, Field, Found, TEXT_BYTES_MAX, record};
 use super::csv_infer::{self, Guess};
 use super::csv_values::{self, Forms, is_readable};
@@ -44,6 +45,8 @@ pub(in crate::external) struct CsvTable {
     files: Vec<CsvFile>,
     /// Whether the statement says the columns, and not the first records.
     is_declared: bool,
+    /// Whether these are the columns of a table that the rows are copied into.
+    is_copied: bool,
 }
 
 struct CsvFile {
@@ -89,14 +92,12 @@ impl CsvTable {
             Some(schema) => Some(declared(schema)?),
             None => None,
         };
-        let names = declared
-            .as_ref()
-            .map(|schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>());
+        let is_declared = declared.is_some();
         let compressions = compressions(sources, options)?;
         let seen = sources
             .iter()
             .zip(compressions)
-            .map(|(source, compression)| look(source, compression, options, &forms, names.as_deref()));
+            .map(|(source, compression)| look(source, compression, options, &forms, declared.as_deref()));
         let seen = seen.collect::<Result<Vec<_>>>()?;
         forms.orders = csv_infer::date_orders(seen.iter().flat_map(|file| &file.guesses));
         let schema = match declared {
@@ -105,7 +106,7 @@ impl CsvTable {
         };
         let files = seen.into_iter().map(|seen| {
             let is_in_order = options.csv.in_order && seen.fields == schema.fields().len();
-            let positions = positions(&seen, &schema, names.is_some(), is_in_order)?;
+            let positions = positions(&seen, &schema, is_declared, is_in_order)?;
             Ok(CsvFile {
                 text: seen.text,
                 has_header: seen.has_header,
@@ -129,7 +130,7 @@ impl CsvTable {
                 scan: 0,
                 file: file.text.clone(),
                 written: Some(Written {
-                    delimiter: file.dialect.delimiter,
+                    delimiter: String::from_utf8_lossy(&file.dialect.delimiter_bytes()).into_owned(),
                     quote: file.dialect.quote,
                     escape: file.dialect.escape,
                     skip: file.skip,
@@ -141,7 +142,7 @@ impl CsvTable {
             });
             rejects.begin(scans.collect(), options.rejects_max)
         });
-        Ok(Self { files, schema, forms, ignores_errors, pads, rejects, is_declared: names.is_some() })
+        Ok(Self { files, schema, forms, ignores_errors, pads, rejects, is_declared, is_copied: options.csv.in_order })
     }
 
     /// How the first file is written, whether it has a header, and how many lines are in front of that.
@@ -232,7 +233,7 @@ fn look(
     compression: Compression,
     options: &OpenOptions,
     forms: &Forms,
-    declared: Option<&[String]>,
+    declared: Option<&Schema>,
 ) -> Result<Seen> {
     let mut more = 0;
     loop {
@@ -254,7 +255,8 @@ fn look(
         }
         let text = &sample.text[mark..];
         if memchr::memchr(0, &text[..text.len().min(4096)]).is_some() {
-            return Err(source.error("it holds zero bytes; it is no text file"));
+            let error = source.error("it holds zero bytes; it is no text file");
+            return Err(error.with_hint("if it is UTF-16, say so: encoding = 'utf-16'"));
         }
         // What nobody has told is found out, where wrong records are not to be told from lines about the file.
         let is_free = declared.is_none() && !options.ignore_errors && !options.csv.null_padding;
@@ -297,7 +299,7 @@ fn describe(
     encoded: Option<Encoded>,
     options: &OpenOptions,
     forms: &Forms,
-    declared: Option<&[String]>,
+    declared: Option<&Schema>,
     sample: &Sample,
     mark: usize,
     dialect: Dialect,
@@ -316,7 +318,7 @@ fn describe(
         }
         // An empty file says nothing of columns: other files of the table do, or the statement.
         let given = &options.csv.names;
-        let fields = declared.map_or(given.len(), <[String]>::len);
+        let fields = declared.map_or(given.len(), |schema| schema.fields().len());
         let text = Arc::new(TextFile { source: source.clone(), compression, encoded, body: sample.bytes });
         return Ok(Seen {
             text,
@@ -331,10 +333,10 @@ fn describe(
             bytes: sample.bytes,
         });
     };
-    let has_header = options
-        .csv
-        .has_header
-        .unwrap_or_else(|| csv_infer::has_header(text, &records, &dialect, is_null, declared, forms));
+    let has_header = options.csv.has_header.unwrap_or_else(|| {
+        let declared = declared.map(|schema| (schema, options.csv.in_order));
+        csv_infer::has_header(text, &records, &dialect, is_null, declared, forms)
+    });
     let header = has_header.then(|| csv_infer::names(text, first, &dialect, options.csv.plain_names));
     let rest = if has_header { &records[1..] } else { &records[..] };
     // Lines that end in a delimiter have an empty field at the end that the header may not have.
@@ -478,75 +480,9 @@ impl CsvFile {
         if let Some(cuts) = cuts.as_ref() {
             return Ok((cuts.clone(), true));
         }
-        let found = self.find_cuts()?;
+        let found = find_cuts(&self.text.source, self.text.body, &self.dialect)?;
         *cuts = Some(found.clone());
         Ok((found, true))
-    }
-
-    /// Reads the file from the start, following quotes. Cuts are after line feeds outside of quotes.
-    fn find_cuts(&self) -> Result<Vec<Part>> {
-        const READ_BYTES: u64 = 8 * 1024 * 1024;
-        let source = &self.text.source;
-        let Dialect { delimiter, quote, escape, .. } = self.dialect;
-        let last = |bytes: &[u8], before: u8| self.dialect.last_byte(bytes).unwrap_or(before);
-        let mut parts = Vec::new();
-        let (mut start, mut at) = (self.text.body, self.text.body);
-        let mut inside = false;
-        // The byte before the one looked at, and whether an escape or a quote inside of quotes waits for its next byte.
-        let mut before = b'\n';
-        let mut waiting = false;
-        while at < source.bytes {
-            let end = (at + READ_BYTES).min(source.bytes);
-            let bytes = source.read_one_now(at..end)?;
-            let mut index = 0;
-            while index < bytes.len() {
-                let byte = bytes[index];
-                if waiting {
-                    waiting = false;
-                    if escape.is_none_or(|escape| escape == quote) && byte != quote {
-                        // It was the closing quote.
-                        inside = false;
-                    } else {
-                        (before, index) = (byte, index + 1);
-                        continue;
-                    }
-                }
-                if inside {
-                    let special = match escape.filter(|&escape| escape != quote) {
-                        Some(escape) => memchr::memchr2(quote, escape, &bytes[index..]),
-                        None => memchr::memchr(quote, &bytes[index..]),
-                    };
-                    let Some(skip) = special else { break };
-                    index += skip;
-                    match escape.filter(|&escape| escape != quote) {
-                        Some(_) if bytes[index] == quote => inside = false,
-                        _ => waiting = true,
-                    }
-                } else if byte == quote {
-                    inside = self.dialect.quotes_inside || before == delimiter || before == b'\n';
-                } else if byte == b'\n' {
-                    let next = at + index as u64 + 1;
-                    if next - start >= super::CLUSTER_BYTES {
-                        parts.push(Part::Range(start..next));
-                        start = next;
-                    }
-                } else if let Some(skip) = memchr::memchr2(quote, b'\n', &bytes[index..]) {
-                    before = last(&bytes[index..index + skip], before);
-                    index += skip;
-                    continue;
-                } else {
-                    break;
-                }
-                before = last(&bytes[index..=index], before);
-                index += 1;
-            }
-            before = last(&bytes[index.min(bytes.len())..], before);
-            at = end;
-        }
-        if start < source.bytes || parts.is_empty() {
-            parts.push(Part::Range(start..source.bytes.max(start)));
-        }
-        Ok(parts)
     }
 }
 
@@ -817,7 +753,7 @@ impl CsvWindows {
 fn rest_is_empty(text: &[u8], next: usize, file: &CsvFile) -> bool {
     let line = text[..next].strip_suffix(b"\n").unwrap_or(&text[..next]);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    line.ends_with(&[file.dialect.delimiter])
+    line.ends_with(&file.dialect.delimiter_bytes())
 }
 
 impl Windows for CsvWindows {
@@ -873,9 +809,15 @@ impl Windows for CsvWindows {
             let value = fields.get(no_value.position).map(|field| field.text(text, &file.dialect));
             let value = value.map_or_else(String::new, |value| shorten(&String::from_utf8_lossy(&value)));
             let name = self.table.schema.field(column).name();
+            let is_copied = self.table.is_copied && !file.has_header;
+            let is_begin = self.input.offset() == file.text.body;
             self.input
                 .error(at as usize, format!("column '{name}': '{value}' is no {}", field_type_name(told)))
                 .with_hint(match self.table.is_declared {
+                    _ if is_copied && row == Some(0) && is_begin => {
+                        "if the first line has the names of columns, say HEADER: COPY t FROM '…' (FORMAT csv, HEADER)"
+                            .to_owned()
+                    }
                     true => "declare the column as VARCHAR, or give the text that stands for NULL".to_owned(),
                     false => format!(
                         "declare the column as VARCHAR, or give the text that stands for NULL; '{name}' was taken for {} from \

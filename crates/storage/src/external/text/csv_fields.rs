@@ -1,17 +1,22 @@
 //! Records of separated values into fields, without converting anything.
 //!
-//! The grammar is RFC 4180's with any delimiter and quote: a field that begins with a quote ends with one; inside, a
-//! doubled quote (or an escaped one) stands for itself, and delimiters and line ends are text. A quote inside a field
-//! that does not begin with one is text, unless quotes may begin and end anywhere, as in PostgreSQL's COPY. Blanks
-//! around quotes are no text where a dialect says so. Records end with a line feed, or a carriage return and a line
-//! feed. Empty lines are no records.
+//! The grammar is RFC 4180's with any delimiter, of several bytes as well, and any quote: a field that begins with a
+//! quote ends with one; inside, a doubled quote (or an escaped one) stands for itself, and delimiters and line ends are
+//! text. A quote inside a field that does not begin with one is text, unless quotes may begin and end anywhere, as in
+//! PostgreSQL's COPY. Blanks around quotes are no text where a dialect says so. Records end with a line feed, or a
+//! carriage return and a line feed. Empty lines are no records.
 
 use std::borrow::Cow;
+
+use crate::external::options::DELIMITER_BYTES_MAX;
 
 /// The bytes that have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::external) struct Dialect {
+    /// The delimiter's first byte.
     pub delimiter: u8,
+    /// Its other bytes.
+    pub tail: DelimiterTail,
     pub quote: u8,
     /// `None`: quotes are doubled.
     pub escape: Option<u8>,
@@ -24,10 +29,54 @@ pub(in crate::external) struct Dialect {
     pub blank_is_record: bool,
 }
 
+/// What of a delimiter stands behind its first byte: mostly nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::external) struct DelimiterTail {
+    bytes: [u8; DELIMITER_BYTES_MAX - 1],
+    length: u8,
+}
+
+impl DelimiterTail {
+    /// These bytes, as far as a delimiter may have them.
+    pub fn of(bytes: &[u8]) -> Self {
+        let length = bytes.len().min(DELIMITER_BYTES_MAX - 1);
+        let mut tail = Self { length: length as u8, ..Self::default() };
+        tail.bytes[..length].copy_from_slice(&bytes[..length]);
+        tail
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// What is at a byte that a delimiter begins with.
+enum AtDelimiter {
+    /// The delimiter; what is behind it begins here.
+    Whole(usize),
+    /// Something else.
+    Other,
+    /// The text ends within what may be the delimiter.
+    Cut,
+}
+
 impl Dialect {
-    /// The last byte that says whether a quote behind these bytes begins a field; `None` if there is none.
-    pub fn last_byte(&self, bytes: &[u8]) -> Option<u8> {
-        bytes.iter().rev().copied().find(|byte| !self.pads_quotes || *byte != b' ')
+    /// The bytes between two fields.
+    pub fn delimiter_bytes(&self) -> Vec<u8> {
+        [&[self.delimiter][..], self.tail.bytes()].concat()
+    }
+
+    /// Whether the delimiter is at a byte that is its first one.
+    fn at_delimiter(&self, text: &[u8], at: usize, last: bool) -> AtDelimiter {
+        let (tail, behind) = (self.tail.bytes(), &text[at + 1..]);
+        if behind.starts_with(tail) {
+            AtDelimiter::Whole(at + 1 + tail.len())
+        } else if !last && tail.starts_with(behind) {
+            AtDelimiter::Cut
+        } else {
+            AtDelimiter::Other
+        }
     }
 }
 
@@ -161,10 +210,14 @@ pub(in crate::external) fn record(
             let span = Field::new(start, end, flags | QUOTED);
             at = if dialect.pads_quotes { behind_blanks(text, end + 1) } else { end + 1 };
             match text.get(at) {
-                Some(&byte) if byte == dialect.delimiter => {
-                    field(number, span);
-                    at += 1;
-                }
+                Some(&byte) if byte == dialect.delimiter => match dialect.at_delimiter(text, at, last) {
+                    AtDelimiter::Whole(behind) => {
+                        field(number, span);
+                        at = behind;
+                    }
+                    AtDelimiter::Cut => return Found::Incomplete,
+                    AtDelimiter::Other => return Found::Malformed { at, what: BEHIND_A_QUOTE },
+                },
                 Some(b'\n') => {
                     field(number, span);
                     return Found::Record { next: at + 1 };
@@ -183,10 +236,10 @@ pub(in crate::external) fn record(
                 }
                 None => return Found::Incomplete,
                 Some(b'\r') if at + 1 == text.len() => return Found::Incomplete,
-                Some(_) => return Found::Malformed { at, what: "there is text after the quote that ends a field" },
+                Some(_) => return Found::Malformed { at, what: BEHIND_A_QUOTE },
             }
         } else {
-            let Some(length) = memchr::memchr2(dialect.delimiter, b'\n', &text[at..]) else {
+            let Some((end, behind)) = end_of_plain(text, at, last, dialect) else {
                 if !last {
                     return Found::Incomplete;
                 }
@@ -194,12 +247,11 @@ pub(in crate::external) fn record(
                 field(number, Field::new(at, end, 0));
                 return Found::Record { next: text.len() };
             };
-            let end = at + length;
-            if text[end] != b'\n' {
+            if let Some(behind) = behind {
                 field(number, Field::new(at, end, 0));
-                at = end + 1;
+                at = behind;
             } else {
-                let carriage = length > 0 && text[end - 1] == b'\r';
+                let carriage = end > at && text[end - 1] == b'\r';
                 field(number, Field::new(at, end - usize::from(carriage), 0));
                 return Found::Record { next: end + 1 };
             }
@@ -207,6 +259,26 @@ pub(in crate::external) fn record(
         number += 1;
     }
 }
+
+/// Where the field without quotes at `at` ends, and where the one behind it begins, if its record has one. `None` if the
+/// text ends before.
+#[inline]
+fn end_of_plain(text: &[u8], at: usize, last: bool, dialect: &Dialect) -> Option<(usize, Option<usize>)> {
+    let mut from = at;
+    loop {
+        let end = from + memchr::memchr2(dialect.delimiter, b'\n', &text[from..])?;
+        if text[end] == b'\n' {
+            return Some((end, None));
+        }
+        match dialect.at_delimiter(text, end, last) {
+            AtDelimiter::Whole(behind) => return Some((end, Some(behind))),
+            AtDelimiter::Cut => return None,
+            AtDelimiter::Other => from = end + 1,
+        }
+    }
+}
+
+const BEHIND_A_QUOTE: &str = "there is text after the quote that ends a field";
 
 /// A comment, to the end of its line.
 fn comment(text: &[u8], at: usize, last: bool) -> Found {
@@ -260,10 +332,17 @@ fn mixed_field(text: &[u8], start: usize, last: bool, dialect: &Dialect) -> Resu
             return Ok((found(end, closed), text.len(), false));
         };
         at += length;
+        if text[at] == b'\n' {
+            let carriage = at > start && text[at - 1] == b'\r';
+            return Ok((found(at - usize::from(carriage), closed), at + 1, false));
+        }
         if text[at] != dialect.quote {
-            let is_followed = text[at] != b'\n';
-            let carriage = !is_followed && at > start && text[at - 1] == b'\r';
-            return Ok((found(at - usize::from(carriage), closed), at + 1, is_followed));
+            match dialect.at_delimiter(text, at, last) {
+                AtDelimiter::Whole(behind) => return Ok((found(at, closed), behind, true)),
+                AtDelimiter::Cut => return Err(Found::Incomplete),
+                AtDelimiter::Other => at += 1,
+            }
+            continue;
         }
         match closing_quote(text, at + 1, dialect) {
             Some((quote, flags)) => {
@@ -325,6 +404,7 @@ mod tests {
 
     const PLAIN: Dialect = Dialect {
         delimiter: b',',
+        tail: DelimiterTail { bytes: [0; DELIMITER_BYTES_MAX - 1], length: 0 },
         quote: b'"',
         escape: None,
         comment: None,
@@ -397,6 +477,26 @@ mod tests {
             let cut = &text.as_bytes()[..end];
             assert_eq!(record(cut, 0, false, &padded, |_, _| {}), Found::Incomplete, "{end}");
         }
+    }
+
+    #[test]
+    fn delimiters_have_several_bytes() {
+        let wide = Dialect { delimiter: b'|', tail: DelimiterTail::of(b"|"), ..PLAIN };
+        let text = "a||b|c|||d\r\n\"x||y\"||\"z\"\n|||\n||";
+        let records: [&[&str]; 4] = [&["a", "b|c", "|d"], &["'x||y'", "'z'"], &["", "|"], &["", ""]];
+        assert_eq!(all(text, &wide).unwrap(), records);
+        assert!(all("\"a\"|b\n", &wide).unwrap_err().starts_with("3: there is text"));
+        let inside = Dialect { quotes_inside: true, ..wide };
+        assert_eq!(all("a|\"||\"b||c\n", &inside).unwrap(), [["'a|||b'", "c"]]);
+        let longest = Dialect { delimiter: b'<', tail: DelimiterTail::of("–>".as_bytes()), ..PLAIN };
+        assert_eq!(longest.delimiter_bytes(), "<–>".as_bytes()[..4]);
+        // A text that ends within a delimiter says nothing of what it is.
+        for dialect in [wide, inside] {
+            for cut in ["a|", "\"a\"|", "a||b|"] {
+                assert_eq!(record(cut.as_bytes(), 0, false, &dialect, |_, _| {}), Found::Incomplete, "{cut}");
+            }
+        }
+        assert_eq!(all("a|", &wide).unwrap(), [["a|"]]);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! What a file of separated values is: its delimiter, whether it has a header, and the types of its columns.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field as ArrowField, Schema, TimeUnit};
 
 use super::csv_dates::{DateOrder, DateOrders, is_time};
-use super::csv_fields::{Dialect, Field, Found, record};
-use super::csv_values::{Forms, parse_date, parse_integer, parse_text, parse_timestamp};
+use super::csv_fields::{DelimiterTail, Dialect, Field, Found, record};
+use super::csv_values::{
+    Forms, checked_type, column as column_of, parse_date, parse_integer, parse_text, parse_timestamp,
+};
 use crate::external::options::{Candidate, CsvOptions};
 
 /// Records looked at to find the delimiter.
@@ -375,8 +378,10 @@ fn told_delimiter(name: &str, options: &CsvOptions) -> Option<u8> {
 }
 
 fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
+    let is_told = options.delimiter == Some(delimiter);
     Dialect {
         delimiter,
+        tail: DelimiterTail::of(if is_told { &options.delimiter_tail } else { &[] }),
         quote: options.quote.unwrap_or(b'"'),
         escape: options.escape,
         comment: options.comment,
@@ -434,10 +439,11 @@ const EVEN_RECORDS: usize = 1000;
 /// Whether there are quotes that begin a field behind blanks, as in `"a", "b"`.
 fn has_padded_quotes(text: &[u8], dialect: &Dialect) -> bool {
     let padded = [b' ', dialect.quote];
+    let delimiter = dialect.tail.bytes().last().copied().unwrap_or(dialect.delimiter);
     let mut found = memchr::memmem::find_iter(text, &padded);
     found.any(|at| {
         let before = text[..at].iter().rfind(|byte| **byte != b' ');
-        before.is_none_or(|byte| DELIMITERS.contains(byte) || [dialect.delimiter, b'\n'].contains(byte))
+        before.is_none_or(|byte| DELIMITERS.contains(byte) || [delimiter, b'\n'].contains(byte))
     })
 }
 
@@ -460,23 +466,39 @@ fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions, pads_quo
     with(best.1)
 }
 
-/// Whether the first record holds names. `declared` are the columns of a schema that was given.
+/// Whether the first record holds names. `declared` are the columns of a schema that was given, `in_order` whether they
+/// are those of a table that the records are copied into.
 pub(super) fn has_header(
     text: &[u8],
     records: &[Vec<Field>],
     dialect: &Dialect,
     is_null: impl Fn(Field) -> bool,
-    declared: Option<&[String]>,
+    declared: Option<(&Schema, bool)>,
     forms: &Forms,
 ) -> bool {
     let Some((first, rest)) = records.split_first() else { return false };
-    if let Some(names) = declared {
-        let equal = first
-            .iter()
-            .zip(names)
-            .filter(|(field, name)| field.text(text, dialect).trim_ascii().eq_ignore_ascii_case(name.as_bytes()));
-        if equal.count() * 2 >= names.len().max(1) {
+    if let Some((schema, in_order)) = declared {
+        let is_named =
+            |field: &Field, name: &str| field.text(text, dialect).trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+        let columns = schema.fields();
+        if first.iter().all(|field| columns.iter().any(|column| is_named(field, column.name()))) {
             return true;
+        }
+        let equal = first.iter().zip(columns).filter(|(field, column)| is_named(field, column.name()));
+        if !in_order && equal.count() * 2 >= columns.len().max(1) {
+            return true;
+        }
+        // What could be a row is one, unless the columns are said to be texts, whatever they hold.
+        let is_text = |column: &ArrowField| *column.data_type() == DataType::Utf8View && checked_type(column).is_none();
+        let is_value = |(column, field): (&Arc<ArrowField>, &Field)| {
+            let one = std::iter::once(*field);
+            is_null(*field)
+                || std::str::from_utf8(field.raw(text)).is_ok()
+                    && (is_text(column) || column_of(column, text, one, dialect, forms).is_ok())
+        };
+        let is_typed = in_order || !columns.iter().all(|column| is_text(column));
+        if is_typed && columns.iter().zip(first).all(is_value) {
+            return false;
         }
     }
     // Quotes somewhere in a field are none of its value.
@@ -616,6 +638,10 @@ mod tests {
     }
 
     fn header_with(text: &str, options: &CsvOptions) -> bool {
+        header_of(text, options, None)
+    }
+
+    fn header_of(text: &str, options: &CsvOptions, declared: Option<(&Schema, bool)>) -> bool {
         let dialect = dialect(text.as_bytes(), true, "a.csv", options);
         let records = records(text.as_bytes(), true, &dialect, 100, false);
         has_header(
@@ -623,9 +649,28 @@ mod tests {
             &records,
             &dialect,
             |field| field.raw(text.as_bytes()).is_empty(),
-            None,
+            declared,
             &Forms::default(),
         )
+    }
+
+    #[test]
+    fn rows_of_declared_columns_are_no_header() {
+        let columns = [("id", DataType::Int64), ("code", DataType::Utf8View)];
+        let schema = Schema::new(columns.map(|(name, ty)| ArrowField::new(name, ty, true)).to_vec());
+        let copied = |text: &str| header_of(text, &CsvOptions::default(), Some((&schema, true)));
+        assert!(copied("id,code\n1,x\n") && copied("CODE, id\n1,x\n") && copied("number,name\n1,x\n"));
+        // The codes are numbers but for the first one.
+        assert!(!copied("1,x\n2,5\n3,6\n") && !copied("1,code\n2,y\n") && !copied(",code\n2,y\n"));
+        // Wrong values are no names.
+        assert!(!copied("x,y\nz,y\n") && !copied("x,y\n"));
+        let declared = |text: &str| header_of(text, &CsvOptions::default(), Some((&schema, false)));
+        assert!(declared("id,name\n1,x\n") && !declared("1,x\n2,5\n"));
+        let texts = ["a", "b"].map(|name| ArrowField::new(name, DataType::Utf8View, true));
+        let texts = Schema::new(texts.to_vec());
+        let of_texts = |in_order| header_of("id,name\n1,x\n2,y\n", &CsvOptions::default(), Some((&texts, in_order)));
+        assert!(of_texts(false) && !of_texts(true));
+        assert!(header_of("b,A\nx,y\n", &CsvOptions::default(), Some((&texts, false))));
     }
 
     #[test]

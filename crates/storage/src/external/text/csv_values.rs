@@ -215,7 +215,7 @@ pub(super) fn column(
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let tz = zone.as_deref().and_then(|zone| zone.parse::<arrow::array::timezone::Tz>().ok());
             source.primitive::<TimestampMicrosecondType>(fields, ty, |raw| {
-                let usual = forms.timestamp(raw, tz.as_ref()).map(|time| time.timestamp_micros());
+                let usual = forms.timestamp(raw, tz.as_ref()).map(rounded_micros);
                 usual.or_else(|| rare_timestamp(raw, zone.is_some()))
             })?
         }
@@ -540,6 +540,11 @@ pub(super) fn parse_timestamp(raw: &[u8], zone: Option<&arrow::array::timezone::
     }
 }
 
+/// Microseconds since 1970, the nearest ones, as PostgreSQL reads more digits.
+pub(super) fn rounded_micros(time: DateTime<Utc>) -> i64 {
+    time.timestamp_micros() + i64::from(time.timestamp_subsec_nanos() % 1000 >= 500)
+}
+
 /// The common form `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]`, and the date alone.
 fn parse_plain_timestamp(raw: &[u8]) -> Option<DateTime<Utc>> {
     let (date, rest) = split_date(raw)?;
@@ -604,6 +609,10 @@ mod tests {
         let micros = |text: &str| parse_timestamp(text.as_bytes(), None).map(|t| t.timestamp_micros());
         assert_eq!(micros("1970-01-01 00:00:01.5"), Some(1_500_000));
         assert_eq!(micros("1970-01-01T00:00:01"), Some(1_000_000));
+        let rounded = |text: &str| parse_timestamp(text.as_bytes(), None).map(rounded_micros);
+        assert_eq!(rounded("1970-01-01 00:00:00.1234567"), Some(123_457));
+        assert_eq!(rounded("1969-12-31 23:59:59.9999995"), Some(0));
+        assert_eq!(rounded("1970-01-01 00:00:00.123456499"), Some(123_456));
         assert_eq!(micros("1970-01-02"), Some(86_400_000_000));
         assert_eq!(micros("1970-01-01T01:00:00+01:00"), Some(0));
         assert_eq!(micros("1970-01-01 00:01"), Some(60_000_000));

@@ -20,7 +20,8 @@ use diligence_types::SqlType;
 use diligence_types::text::{ReadOptions, parse_array};
 
 use super::csv_values::{
-    Forms, checked_type, parse_boolean, parse_date, parse_decimal, parse_integer, parse_text, rare_date, rare_timestamp,
+    Forms, checked_type, parse_boolean, parse_date, parse_decimal, parse_integer, parse_text, rare_date,
+    rare_timestamp, rounded_micros,
 };
 use super::json_text::{Flaw, Kind, each_item, each_member, kind, string, value_end};
 use crate::external::schema::{JSON_TYPE, TYPE_KEY, field_type_name, type_name};
@@ -263,7 +264,7 @@ impl Column {
             }
             Values::Timestamp(values, zone) if kind == Kind::Text => {
                 let plain = plain.trim_ascii();
-                let time = self.forms.timestamp(plain, zone.as_ref()).map(|time| time.timestamp_micros());
+                let time = self.forms.timestamp(plain, zone.as_ref()).map(rounded_micros);
                 let is_free = self.forms.timestamp.is_none();
                 let time = time.or_else(|| rare_timestamp(plain, zone.is_some()).filter(|_| is_free));
                 time.map(|time| values.append_value(time))

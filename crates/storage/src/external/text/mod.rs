@@ -5,6 +5,7 @@
 //! decoded, so that only the packed bytes and a window of text are in memory.
 
 pub(super) mod csv;
+mod csv_cuts;
 mod csv_dates;
 pub(super) mod csv_fields;
 pub(super) mod csv_infer;

@@ -21,15 +21,38 @@ enum Texts<'a> {
     Arrow(ArrayFormatter<'a>),
 }
 
+/// How separated values are written.
+#[derive(Clone)]
+pub(super) struct CsvForm {
+    builder: WriterBuilder,
+    /// Columns whose values are in quotes, `*` for all.
+    quoted: Vec<String>,
+    /// What is between fields.
+    delimiter: Vec<u8>,
+}
+
+impl CsvForm {
+    /// As the builder says, but for a delimiter that is given.
+    pub fn new(builder: WriterBuilder, quoted: Vec<String>, delimiter: Option<&str>) -> Self {
+        let delimiter = delimiter.map_or_else(|| vec![builder.delimiter()], |text| text.as_bytes().to_vec());
+        Self { builder, quoted, delimiter }
+    }
+
+    /// Whether files begin with the names of columns.
+    pub fn has_header(&self) -> bool {
+        self.builder.header()
+    }
+}
+
 /// Writes the names of columns.
-pub(super) fn write_header(builder: &WriterBuilder, schema: &SchemaRef, out: &mut Vec<u8>) {
+pub(super) fn write_header(form: &CsvForm, schema: &SchemaRef, out: &mut Vec<u8>) {
     for (index, field) in schema.fields().iter().enumerate() {
         if index > 0 {
-            out.push(builder.delimiter());
+            out.extend_from_slice(&form.delimiter);
         }
-        write_field(builder, field.name(), false, index == 0, out);
+        write_field(form, field.name(), false, index == 0, out);
     }
-    end_line(builder, out);
+    end_line(&form.builder, out);
 }
 
 fn end_line(builder: &WriterBuilder, out: &mut Vec<u8>) {
@@ -39,13 +62,9 @@ fn end_line(builder: &WriterBuilder, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes rows, the values of the quoted columns in quotes. Fails with kind `Value` if a value has no text.
-pub(super) fn write_rows(
-    builder: &WriterBuilder,
-    quoted: &[String],
-    rows: &RecordBatch,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+/// Writes rows. Fails with kind `Value` if a value has no text.
+pub(super) fn write_rows(form: &CsvForm, rows: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    let builder = &form.builder;
     let options = FormatOptions::default()
         .with_display_error(false)
         .with_date_format(builder.date_format())
@@ -70,14 +89,14 @@ pub(super) fn write_rows(
             None => Texts::Arrow(ArrayFormatter::try_new(array, &options).map_err(from_arrow)?),
         };
         let is_number = field.data_type().is_numeric();
-        let is_quoted = quoted.iter().any(|name| name == "*" || name == field.name());
+        let is_quoted = form.quoted.iter().any(|name| name == "*" || name == field.name());
         columns.push((texts, array.logical_nulls(), is_number, is_quoted, field.name()));
     }
     let mut text = String::new();
     for row in 0..rows.num_rows() {
         for (index, (texts, nulls, is_number, is_quoted, name)) in columns.iter().enumerate() {
             if index > 0 {
-                out.push(builder.delimiter());
+                out.extend_from_slice(&form.delimiter);
             }
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 out.extend_from_slice(builder.null().as_bytes());
@@ -96,7 +115,7 @@ pub(super) fn write_rows(
             let text = if builder.ignore_trailing_whitespace() { text.trim_end() } else { text };
             match is_quoted {
                 true => write_quoted(builder, text, out),
-                false => write_field(builder, text, *is_number, index == 0, out),
+                false => write_field(form, text, *is_number, index == 0, out),
             }
         }
         end_line(builder, out);
@@ -104,8 +123,10 @@ pub(super) fn write_rows(
     Ok(())
 }
 
-fn write_field(builder: &WriterBuilder, text: &str, is_number: bool, is_first: bool, out: &mut Vec<u8>) {
-    let (quote, delimiter) = (builder.quote(), builder.delimiter());
+fn write_field(form: &CsvForm, text: &str, is_number: bool, is_first: bool, out: &mut Vec<u8>) {
+    let builder = &form.builder;
+    // With a part of a delimiter at its end, a text would be taken for another.
+    let (quote, delimiter) = (builder.quote(), form.delimiter[0]);
     let bytes = text.as_bytes();
     let is_needed = || {
         // What begins with `#` is a comment to some readers; blanks around a text are left out by others.
@@ -158,8 +179,9 @@ mod tests {
             RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)));
         let rows = rows.unwrap();
         let mut out = Vec::new();
-        write_header(builder, &rows.schema(), &mut out);
-        write_rows(builder, &[], &rows, &mut out).unwrap();
+        let form = CsvForm::new(builder.clone(), vec![], None);
+        write_header(&form, &rows.schema(), &mut out);
+        write_rows(&form, &rows, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -174,9 +196,15 @@ mod tests {
             [(vec!["n".to_owned()], "\"1.5\",a\n,\"b\"\"c\"\n"), (vec!["*".to_owned()], "\"1.5\",\"a\"\n,\"b\"\"c\"\n")]
         {
             let mut out = Vec::new();
-            write_rows(&WriterBuilder::new(), &quoted, &rows, &mut out).unwrap();
+            write_rows(&CsvForm::new(WriterBuilder::new(), quoted.clone(), None), &rows, &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{quoted:?}");
         }
+        let values: Vec<(&str, ArrayRef)> = vec![("t", texts(&[Some("a|")])), ("u", texts(&[Some("b")]))];
+        let rows = RecordBatch::try_from_iter(values).unwrap();
+        let (form, mut out) = (CsvForm::new(WriterBuilder::new(), vec![], Some("||")), Vec::new());
+        write_header(&form, &rows.schema(), &mut out);
+        write_rows(&form, &rows, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "t||u\n\"a|\"||b\n");
     }
 
     fn texts(values: &[Option<&str>]) -> ArrayRef {

@@ -15,7 +15,7 @@ use diligence_types::text::Forms;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
-use super::csv::{write_header, write_rows};
+use super::csv::{CsvForm, write_header, write_rows};
 use super::names::FileNames;
 use crate::external::options::{Compression, Format};
 use crate::foreign_error::from_arrow;
@@ -49,6 +49,8 @@ pub struct WriteExtras {
     pub frame: Option<Frame>,
     /// Columns whose values are in quotes in CSV, whatever they are; `*` for all. NULL never is.
     pub quoted_columns: Vec<String>,
+    /// What is between the fields of CSV, if it has several bytes.
+    pub delimiter: Option<String>,
     /// Ids of columns in Parquet, by their names.
     pub field_ids: HashMap<String, i32>,
     /// Bytes of a row group of Parquet at most.
@@ -103,7 +105,7 @@ pub(super) struct TextEncoder {
 
 #[derive(Clone)]
 enum TextForm {
-    Csv(WriterBuilder, Vec<String>),
+    Csv(Box<CsvForm>),
     Json,
 }
 
@@ -126,7 +128,9 @@ impl TextEncoder {
     pub fn new(format: &WriteFormat, extras: &WriteExtras) -> Option<Self> {
         let (form, packing) = match format {
             WriteFormat::Csv(builder, packing) => {
-                (TextForm::Csv(builder.clone(), extras.quoted_columns.clone()), *packing)
+                let quoted = extras.quoted_columns.clone();
+                let form = CsvForm::new(builder.clone(), quoted, extras.delimiter.as_deref());
+                (TextForm::Csv(Box::new(form)), *packing)
             }
             WriteFormat::Json(packing) => (TextForm::Json, *packing),
             WriteFormat::Parquet(_) | WriteFormat::Arrow => return None,
@@ -144,10 +148,10 @@ impl TextEncoder {
         if let Some(frame) = &self.frame {
             own.text.extend_from_slice(frame.begin.as_bytes());
         }
-        if let TextForm::Csv(builder, _) = &self.form
-            && builder.header()
+        if let TextForm::Csv(form) = &self.form
+            && form.has_header()
         {
-            write_header(builder, schema, &mut own.text);
+            write_header(form, schema, &mut own.text);
         }
         own.pack()?;
         own.take()
@@ -180,7 +184,7 @@ impl TextEncoder {
     pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
         let start = self.text.len();
         match &self.form {
-            TextForm::Csv(builder, quoted) => write_rows(builder, quoted, rows, &mut self.text)?,
+            TextForm::Csv(form) => write_rows(form, rows, &mut self.text)?,
             TextForm::Json => {
                 let builder = JsonBuilder::new().with_explicit_nulls(true);
                 let mut writer =
