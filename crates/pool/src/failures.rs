@@ -61,6 +61,21 @@ pub(crate) fn refused_start(launch: &Launch, error: &std::io::Error) -> Error {
     Error::resource(format!("the {what} '{program}' cannot be started: {error}")).with_code("58000")
 }
 
+/// The error for a process that ended before it took a function; `how` it did.
+pub(crate) fn never_ready(runtime: Runtime, how: &str) -> Error {
+    let (what, hint) = match runtime {
+        Runtime::Python => (
+            "the Python interpreter",
+            "functions need Python 3.8 or newer: SHOW python names the interpreter, SET python = '/path/to/python3' another",
+        ),
+        Runtime::Wasm => (
+            "diligence-wasm",
+            "SHOW wasm names the program, SET wasm = '/path/to/diligence-wasm' another, which must be of this version",
+        ),
+    };
+    Error::resource(format!("{what} {how} before it was ready")).with_code("58000").with_hint(hint)
+}
+
 /// A type's name for people.
 pub(crate) fn type_name(kind: Kind) -> &'static str {
     match kind {
@@ -74,9 +89,16 @@ pub(crate) fn type_name(kind: Kind) -> &'static str {
         Kind::Text => "text",
         Kind::Bytes => "bytea",
         Kind::Json => "json",
-        Kind::Floats => "double precision[]",
-        Kind::Numerics => "numeric[]",
-        Kind::Blobs => "bytea[]",
+        Kind::Floats | Kind::DoubleList => "double precision[]",
+        Kind::Numerics | Kind::NumericList => "numeric[]",
+        Kind::Row => "record",
+        Kind::BooleanList => "boolean[]",
+        Kind::SmallIntList => "smallint[]",
+        Kind::IntegerList => "integer[]",
+        Kind::BigIntList => "bigint[]",
+        Kind::RealList => "real[]",
+        Kind::TextList => "text[]",
+        Kind::Blobs | Kind::BytesList => "bytea[]",
     }
 }
 

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::code::{Code, CodeSpec, Form, KeptFrom, Runtime};
-use crate::failures::{Limiter, last_lines, nonsense, type_name};
+use crate::failures::{Limiter, last_lines, never_ready, nonsense, type_name};
 use crate::growth::Counts;
 use crate::info::{PoolNumbers, ProcessInfo, ProcessState};
 use crate::options::PoolOptions;
@@ -308,6 +308,7 @@ impl Lease<'_> {
     /// The error for a process that gave no answer. It is not used again.
     fn failed(&mut self, code: &Code, failure: Failure) -> Error {
         let printed = self.process().map(Process::take_printed).unwrap_or_default();
+        let was_ready = self.process().is_some_and(|process| process.shown.has_started.load(Ordering::Relaxed));
         self.bury(if matches!(failure, Failure::Died(_)) { Parting::Died } else { Parting::Killed });
         let name = &code.spec.name;
         let error = match failure {
@@ -318,6 +319,7 @@ impl Lease<'_> {
                 let limiter = Limiter::of(self.by_caller.time, own);
                 error.with_code("57014").with_hint(limiter.hint(name, "function_time", "5min"))
             }
+            Failure::Died(status) if !was_ready => never_ready(self.shared.runtime, &ending_text(status)),
             Failure::Died(status) => {
                 let how = ending_text(status);
                 Error::value(format!("the process of the function {name} {how}")).with_code("38000")

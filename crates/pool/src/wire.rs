@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Truth values are bytes, texts and bytes are lengths of four bytes each and then all bytes. Integers of an answer
-//! have
-//! eight bytes, floats as well. Of [`Form::Arrow`] values are a stream of Arrow's. Everything is little-endian, as are
-//! the machines.
+//! have eight bytes, floats as well. Arrays in columns of WebAssembly are lengths of four bytes each and then all
+//! elements: of a call as a column, of an answer with their own form in front. Of [`Form::Arrow`] values are a stream of
+//! Arrow's. Everything is little-endian, as are the machines.
 //!
 //! Invariant: a process is not believed. Whatever it answers is an answer that fits or [`Malformed`], and takes no more
 //! memory than the bytes that came.
@@ -25,10 +25,10 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array,
-    Int64Array, RecordBatch, RecordBatchOptions, StringViewBuilder,
+    Int64Array, ListArray, RecordBatch, RecordBatchOptions, StringViewBuilder,
 };
-use arrow::buffer::NullBuffer;
-use arrow::compute::cast;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{cast, take};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Field, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Schema,
 };
@@ -140,12 +140,17 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 /// Makes a function known.
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
     let CodeSpec { name, parameters, returns, form, source, export, columns, limits, steps } = &code.spec;
+    // A module sees JSON as the text that it is.
+    let told = |kind: Kind| match (kind, form.runtime()) {
+        (Kind::Json, Runtime::Wasm) => Kind::Text as u8,
+        (kind, _) => kind as u8,
+    };
     frame(LOAD, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
-        bytes.extend([*form as u8, *returns as u8]);
+        bytes.extend([*form as u8, told(*returns)]);
         bytes.extend(short_length(parameters.len())?.to_le_bytes());
         for (name, kind) in parameters {
-            bytes.push(*kind as u8);
+            bytes.push(told(*kind));
             add_name(bytes, name)?;
         }
         add_name(bytes, if form.runtime() == Runtime::Wasm { export } else { name })?;
@@ -232,7 +237,7 @@ fn add_column(bytes: &mut Vec<u8>, column: &ArrayRef, kind: Kind) -> Result<()> 
         Kind::BigInt => add_numbers::<Int64Type, 8>(bytes, &column, i64::to_le_bytes),
         Kind::Real => add_numbers::<Float32Type, 4>(bytes, &column, f32::to_le_bytes),
         Kind::Double => add_numbers::<Float64Type, 8>(bytes, &column, f64::to_le_bytes),
-        Kind::Numeric | Kind::Text | Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs => {
+        Kind::Numeric | Kind::Text | Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs | Kind::Row => {
             let texts = column.as_string_view();
             add_blobs(bytes, (0..texts.len()).map(|row| (texts.is_valid(row), texts.value(row).as_bytes())))?;
         }
@@ -240,8 +245,37 @@ fn add_column(bytes: &mut Vec<u8>, column: &ArrayRef, kind: Kind) -> Result<()> 
             let blobs = column.as_binary_view();
             add_blobs(bytes, (0..blobs.len()).map(|row| (blobs.is_valid(row), blobs.value(row))))?;
         }
+        Kind::BooleanList
+        | Kind::SmallIntList
+        | Kind::IntegerList
+        | Kind::BigIntList
+        | Kind::RealList
+        | Kind::DoubleList
+        | Kind::NumericList
+        | Kind::TextList
+        | Kind::BytesList => add_lists(bytes, column.as_list::<i32>(), kind.element().unwrap_or(Kind::Text))?,
     }
     Ok(())
+}
+
+/// Lengths, then the elements as a column; of what is not valid none.
+fn add_lists(bytes: &mut Vec<u8>, lists: &ListArray, element: Kind) -> Result<()> {
+    let ranges = lists.offsets().windows(2).enumerate().map(|(row, ends)| match lists.is_valid(row) {
+        true => ends[0]..ends[1],
+        false => 0..0,
+    });
+    let ranges = ranges.collect::<Vec<_>>();
+    for range in &ranges {
+        bytes.extend(length(range.len())?.to_le_bytes());
+    }
+    let (first, last) = (lists.offsets()[0] as usize, lists.offsets()[lists.len()] as usize);
+    let elements = match ranges.iter().map(ExactSizeIterator::len).sum::<usize>() == last - first {
+        true => lists.values().slice(first, last - first),
+        // What stands for NULL has elements as well.
+        false => take(lists.values(), &Int32Array::from_iter_values(ranges.into_iter().flatten()), None)
+            .map_err(no_array)?,
+    };
+    add_column(bytes, &elements, element)
 }
 
 fn add_numbers<T: ArrowPrimitiveType, const N: usize>(
@@ -334,35 +368,74 @@ pub fn values(payload: &[u8], returns: Kind, form: Form, rows: usize) -> std::re
     if form == Form::Arrow {
         return stream(rest.0, rows).map(Answer::Values);
     }
+    let answer = column(&mut rest, values_form, returns, rows)?;
+    rest.end()?;
+    Ok(answer)
+}
+
+/// The values of a form that are so many rows.
+fn column(
+    rest: &mut Rest<'_>,
+    values_form: u8,
+    returns: Kind,
+    rows: usize,
+) -> std::result::Result<Answer, Malformed> {
     let nulls = match rest.byte()? {
         0 => None,
         1 => Some(NullBuffer::from_iter(rest.take(rows)?.iter().map(|byte| *byte != 0))),
         other => return Malformed::because(format!("NULLs of the form {other}")),
     };
-    let answer = match (values_form, returns) {
-        (TEXTS, _) => Answer::Texts(texts(&mut rest, nulls, rows)?),
+    if let (NATIVE, Some(element)) = (values_form, returns.element()) {
+        return lists(rest, nulls, rows, element);
+    }
+    Ok(match (values_form, returns) {
+        (TEXTS, _) => Answer::Texts(texts(rest, nulls, rows)?),
         (NATIVE, Kind::Boolean) => {
             let values = rest.take(rows)?.iter().map(|byte| *byte != 0).collect();
             Answer::Values(Arc::new(BooleanArray::new(values, nulls)))
         }
         (NATIVE, Kind::SmallInt | Kind::Integer | Kind::BigInt) => {
-            integers(Int64Array::new(eights(&mut rest, rows, i64::from_le_bytes)?.into(), nulls), returns)?
+            integers(Int64Array::new(eights(rest, rows, i64::from_le_bytes)?.into(), nulls), returns)?
         }
         (NATIVE, Kind::Real | Kind::Double) => {
-            floats(Float64Array::new(eights(&mut rest, rows, f64::from_le_bytes)?.into(), nulls), returns)
+            floats(Float64Array::new(eights(rest, rows, f64::from_le_bytes)?.into(), nulls), returns)
         }
         (NATIVE, Kind::Bytes) => {
             let mut builder = BinaryViewBuilder::with_capacity(rows);
-            blobs(&mut rest, nulls, rows, |blob| {
+            blobs(rest, nulls, rows, |blob| {
                 builder.append_option(blob);
                 Ok(())
             })?;
             Answer::Values(Arc::new(builder.finish()))
         }
         (other, returns) => return Malformed::because(format!("{returns:?} in the form {other}")),
+    })
+}
+
+/// Arrays: how many elements each has, and all elements with their form in front.
+fn lists(
+    rest: &mut Rest<'_>,
+    nulls: Option<NullBuffer>,
+    rows: usize,
+    element: Kind,
+) -> std::result::Result<Answer, Malformed> {
+    let (lengths, _) = rest.take(rows.saturating_mul(4))?.as_chunks::<4>();
+    let lengths = lengths.iter().map(|length| u32::from_le_bytes(*length) as usize).collect::<Vec<_>>();
+    let count = lengths.iter().sum::<usize>();
+    let elements_form = rest.byte()?;
+    // Each element takes a byte at least, and there are no more than a list counts.
+    if count > rest.0.len() || i32::try_from(count).is_err() {
+        return Malformed::because(format!("{} bytes where {count} elements were to come", rest.0.len()));
+    }
+    let elements = match column(rest, elements_form, element, count)? {
+        Answer::Texts(elements) if matches!(element, Kind::Numeric | Kind::Text) => elements,
+        Answer::Values(elements) => elements,
+        Answer::Texts(_) => return Malformed::because(format!("elements of {element:?} as texts")),
+        outside @ Answer::OutOfRange(..) => return Ok(outside),
     };
-    rest.end()?;
-    Ok(answer)
+    let item = Arc::new(Field::new("item", elements.data_type().clone(), true));
+    let list = ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), elements, nulls);
+    list.map(|list| Answer::Values(Arc::new(list))).map_err(|error| Malformed(format!("no arrays: {error}")))
 }
 
 /// Numbers of eight bytes each. Not by a pointer to what makes one: the loop is a copy then.
@@ -507,7 +580,7 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [Kind; 9] = [
+    const KINDS: [Kind; 12] = [
         Kind::Boolean,
         Kind::SmallInt,
         Kind::Integer,
@@ -517,6 +590,9 @@ mod tests {
         Kind::Numeric,
         Kind::Text,
         Kind::Bytes,
+        Kind::BooleanList,
+        Kind::TextList,
+        Kind::SmallIntList,
     ];
 
     #[test]
@@ -537,6 +613,35 @@ mod tests {
             super::values(&payload, Kind::BigInt, Form::Rows, 2).unwrap_err(),
             Malformed("1 bytes too many".to_owned())
         );
+    }
+
+    #[test]
+    fn arrays_go_and_come_with_their_elements() {
+        let elements = Arc::new(Int16Array::from(vec![Some(1), Some(2), None, Some(3)]));
+        let item = Arc::new(Field::new("item", DataType::Int16, true));
+        let valid = Some(NullBuffer::from(vec![true, false, true]));
+        // What stands for NULL has an element.
+        let lists: ArrayRef = Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([1, 1, 2]), elements, valid));
+        let sent = |column: &ArrayRef| {
+            let mut bytes = vec![];
+            add_column(&mut bytes, column, Kind::SmallIntList).unwrap();
+            bytes
+        };
+        let lengths = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
+        assert_eq!(sent(&lists), [&[1, 1, 0, 1][..], &lengths, &[1, 1, 0, 1, 1, 0, 0, 0, 3, 0]].concat());
+        assert_eq!(sent(&lists.slice(2, 1)), [0, 2, 0, 0, 0, 1, 0, 1, 0, 0, 3, 0]);
+
+        let mut payload = [&[NATIVE, 1, 1, 0, 1][..], &lengths, &[NATIVE, 1, 1, 0, 1]].concat();
+        payload.extend([7_i64, 0, -1].iter().flat_map(|value| value.to_le_bytes()));
+        let read = |payload: &[u8], returns| super::values(payload, returns, Form::Wasm, 3);
+        let Ok(Answer::Values(values)) = read(&payload, Kind::SmallIntList) else { panic!() };
+        let expected = [Some(vec![Some(7)]), None, Some(vec![None, Some(-1)])];
+        assert_eq!(*values.as_list::<i32>(), ListArray::from_iter_primitive::<Int16Type, _, _>(expected));
+        payload.truncate(payload.len() - 1);
+        assert!(read(&payload, Kind::SmallIntList).is_err());
+        // No room is made for elements that do not come.
+        let forged = [&[NATIVE, 0][..], &[255; 12], &[NATIVE, 0]].concat();
+        assert!(read(&forged, Kind::TextList).is_err() && read(&forged, Kind::BooleanList).is_err());
     }
 
     #[test]
