@@ -272,8 +272,9 @@ fn add_lists(bytes: &mut Vec<u8>, lists: &ListArray, element: Kind) -> Result<()
     let elements = match ranges.iter().map(ExactSizeIterator::len).sum::<usize>() == last - first {
         true => lists.values().slice(first, last - first),
         // What stands for NULL has elements as well.
-        false => take(lists.values(), &Int32Array::from_iter_values(ranges.into_iter().flatten()), None)
-            .map_err(no_array)?,
+        false => {
+            take(lists.values(), &Int32Array::from_iter_values(ranges.into_iter().flatten()), None).map_err(no_array)?
+        }
     };
     add_column(bytes, &elements, element)
 }
@@ -374,12 +375,7 @@ pub fn values(payload: &[u8], returns: Kind, form: Form, rows: usize) -> std::re
 }
 
 /// The values of a form that are so many rows.
-fn column(
-    rest: &mut Rest<'_>,
-    values_form: u8,
-    returns: Kind,
-    rows: usize,
-) -> std::result::Result<Answer, Malformed> {
+fn column(rest: &mut Rest<'_>, values_form: u8, returns: Kind, rows: usize) -> std::result::Result<Answer, Malformed> {
     let nulls = match rest.byte()? {
         0 => None,
         1 => Some(NullBuffer::from_iter(rest.take(rows)?.iter().map(|byte| *byte != 0))),

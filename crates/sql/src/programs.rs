@@ -220,8 +220,11 @@ impl ProgramCall<'_> {
     /// Whether it is a module's function of numbers. No number of WebAssembly is NULL.
     fn takes_numbers(&self) -> bool {
         let mut kinds = self.parameters.iter().map(|(_, carried)| carried.kind).chain([self.returns.kind]);
-        let has_number = |kind: Kind| kind.element().is_none() && !matches!(kind, Kind::Numeric | Kind::Text | Kind::Bytes);
-        self.program.form == Form::Wasm && kinds.all(has_number)
+        let is_number = |kind| {
+            use Kind::{BigInt, Boolean, Double, Integer, Real, SmallInt};
+            matches!(kind, Boolean | SmallInt | Integer | BigInt | Real | Double)
+        };
+        self.program.form == Form::Wasm && kinds.all(is_number)
     }
 
     /// Looks whether a process takes it. Fails as [`Pool::check`] does.
