@@ -201,7 +201,12 @@ impl Pool {
     /// A process for a call, once one is idle.
     fn take(&self, code: &Code, caller: &dyn Caller) -> Result<Lease<'_>> {
         let shared = self.of(code);
-        let standby = shared.standing.take(code.number(), &*self.spawn, &|| caller.is_stopped())?;
+        // It asks when it has to wait.
+        let is_stopped = || {
+            caller.waits();
+            caller.is_stopped()
+        };
+        let standby = shared.standing.take(code.number(), &*self.spawn, &is_stopped)?;
         standby.member.shown.is_active.store(true, Ordering::Relaxed);
         let (allowed, by_caller) = (self.options.lock().time, caller.limits());
         let time = code.spec.limits.time.map_or(allowed, |own| own.min(allowed));

@@ -48,6 +48,10 @@ const GIVEN: [(&str, &str); 3] =
 /// How often a call looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How long a call waits without saying so: what a fast function takes for a batch is less than this, and as little as
+/// it takes other threads to come and go.
+const MOMENT: Duration = Duration::from_micros(200);
+
 /// How long a process that has closed its socket may take to end.
 const ENDING: Duration = Duration::from_millis(200);
 
@@ -250,8 +254,10 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until the socket can be read or written, or the process has ended; true then. Keeps what it prints.
+    /// Waits until the socket can be read or written, or the process has ended; true then. Keeps what it prints. The
+    /// caller is told if it takes longer than a moment.
     fn wait(&mut self, is_writing: bool, caller: &dyn Caller, end: Option<Instant>) -> Result<bool, Failure> {
+        let mut patience = MOMENT;
         loop {
             if caller.is_stopped() {
                 return Err(Failure::Stopped);
@@ -268,9 +274,7 @@ impl Process {
                 poll(if self.is_printing { self.output.as_raw_fd() } else { -1 }, libc::POLLIN),
                 poll(self.ending.as_ref().map_or(-1, AsRawFd::as_raw_fd), libc::POLLIN),
             ];
-            let timeout_ms = left.min(LOOK).as_millis().max(1) as i32;
-            // SAFETY: the array has as many elements as are said, and lives as long as the call.
-            let ready = unsafe { libc::poll(looked.as_mut_ptr(), looked.len() as libc::nfds_t, timeout_ms) };
+            let ready = poll_for(&mut looked, left.min(patience));
             if ready < 0 {
                 let error = std::io::Error::last_os_error();
                 if error.kind() == ErrorKind::Interrupted {
@@ -284,6 +288,8 @@ impl Process {
             if looked[0].revents != 0 || looked[2].revents != 0 {
                 return Ok(looked[2].revents != 0);
             }
+            caller.waits();
+            patience = LOOK;
         }
     }
 
@@ -406,6 +412,22 @@ fn set_flags(descriptor: RawFd, command: i32, flags: i32) -> std::io::Result<i32
     match unsafe { libc::fcntl(descriptor, command, flags) } {
         -1 => Err(std::io::Error::last_os_error()),
         flags => Ok(flags),
+    }
+}
+
+/// How many of these are ready, once one is or the time is over; below 0 if the system fails.
+fn poll_for(looked: &mut [libc::pollfd], time: Duration) -> libc::c_int {
+    let count = looked.len() as libc::nfds_t;
+    #[cfg(target_os = "linux")]
+    {
+        let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ };
+        // SAFETY: there are as many elements as are said, which live as long as the call, as the time does.
+        unsafe { libc::ppoll(looked.as_mut_ptr(), count, &raw const time, std::ptr::null()) }
+    }
+    #[cfg(not(target_os = "linux"))]
+    // SAFETY: there are as many elements as are said, which live as long as the call.
+    unsafe {
+        libc::poll(looked.as_mut_ptr(), count, time.as_millis().max(1) as i32)
     }
 }
 

@@ -353,6 +353,10 @@ impl diligence_pool::Caller for Asker<'_> {
         self.0.printed(Message::notice(text));
     }
 
+    fn waits(&self) {
+        self.0.leave();
+    }
+
     fn limits(&self) -> FunctionLimits {
         self.0.function_limits()
     }
@@ -377,6 +381,10 @@ impl Outside for PoolFunction {
 
     fn is_strict(&self) -> bool {
         self.is_strict
+    }
+
+    fn is_brief(&self) -> bool {
+        true
     }
 
     fn call(&self, arguments: &[ArrayRef], rows: usize, caller: &dyn Caller) -> Result<ArrayRef> {
