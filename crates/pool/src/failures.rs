@@ -1,6 +1,7 @@
 //! The errors of calls whose functions or processes failed.
 
 use diligence_base::Error;
+use diligence_base::limits::POOL_REPLY_BYTES_MAX;
 
 use crate::code::{Kind, Runtime};
 use crate::options::Launch;
@@ -36,6 +37,13 @@ impl Limiter {
 pub(crate) fn nonsense(name: &str, reason: &str) -> Error {
     let error = Error::value(format!("the process of the function {name} answered what makes no sense: {reason}"));
     error.with_code("39000").with_hint("a function must leave the process' sockets alone")
+}
+
+/// The error for values that are too large together.
+pub(crate) fn too_large(name: &str, bytes: usize) -> Error {
+    let (came, most) = (bytes >> 20, POOL_REPLY_BYTES_MAX >> 20);
+    let error = Error::value(format!("the function {name} returned {came} MiB at once, and {most} MiB is the most"));
+    error.with_code("54000").with_hint("return shorter values, or parts of them as rows of several calls")
 }
 
 /// The error for a process that the system does not start.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::code::{Code, CodeSpec, Form, KeptFrom, Runtime};
-use crate::failures::{Limiter, last_lines, never_ready, nonsense, type_name};
+use crate::failures::{Limiter, last_lines, never_ready, nonsense, too_large, type_name};
 use crate::growth::Counts;
 use crate::info::{PoolNumbers, ProcessInfo, ProcessState};
 use crate::options::PoolOptions;
@@ -330,6 +330,7 @@ impl Lease<'_> {
                 Error::value(format!("the process of the function {name} {how}")).with_code("38000")
             }
             Failure::Malformed(Malformed(reason)) => nonsense(name, &reason),
+            Failure::TooLarge(bytes) => too_large(name, bytes),
             Failure::Broken(error) => {
                 let error = Error::value(format!("the process of the function {name} cannot be asked: {error}"));
                 error.with_code("39000")

@@ -248,7 +248,7 @@ class Function:
         """The rows that one call gave, as JSON. A generator runs here."""
         import json
 
-        if isinstance(given, (str, bytes, dict)):
+        if isinstance(given, (str, bytes, dict)) or not hasattr(given, "__iter__"):
             raise Wrong(f"it returned {type(given).__name__}, which is no list of rows")
         rows, count = [], len(self.columns)
         for row in given:
@@ -272,6 +272,8 @@ class Function:
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(stream)) as reader:
             batch = reader.read_next_batch()
         out = self.call(*batch.columns)
+        if out is None:
+            raise Wrong("it returned None, which is no array: NULLs are pa.nulls(len(x))")
         if isinstance(out, pyarrow.Scalar):
             out = pyarrow.array([out.as_py()] * rows, out.type)
         elif not isinstance(out, (pyarrow.Array, pyarrow.ChunkedArray)):

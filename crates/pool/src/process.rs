@@ -22,7 +22,7 @@ use crate::code::{KeptFrom, Runtime};
 use crate::failures::refused_start;
 use crate::options::Launch;
 use crate::standing::Member;
-use crate::wire::{HEAD_BYTES, Malformed, Reply, head, reply};
+use crate::wire::{HEAD_BYTES, Malformed, Reply, head, is_values, reply};
 
 /// What a process runs.
 const PRIMED: &str = include_str!("primed.py");
@@ -78,6 +78,8 @@ pub(crate) enum Failure {
     Died(Option<ExitStatus>),
     /// It has said what makes no sense.
     Malformed(Malformed),
+    /// Values came that have so many bytes, which is too many.
+    TooLarge(usize),
     /// It has taken too long.
     TooLate,
     /// Nobody wants the answer any more.
@@ -224,7 +226,10 @@ impl Process {
         self.receive(&mut came, HEAD_BYTES, caller, end)?;
         let (length, kind, number) = head(came.as_slice().try_into().unwrap_or([0; HEAD_BYTES]));
         if length > POOL_REPLY_BYTES_MAX {
-            return Err(Failure::Malformed(Malformed(format!("an answer of {length} bytes"))));
+            return Err(match is_values(kind) {
+                true => Failure::TooLarge(length),
+                false => Failure::Malformed(Malformed(format!("an answer of {length} bytes"))),
+            });
         }
         // No more than what came is held, whatever the head says.
         let mut payload = Vec::with_capacity(length.min(READ_BYTES));

@@ -126,6 +126,11 @@ pub fn head(bytes: [u8; HEAD_BYTES]) -> (usize, u8, u64) {
     (length as usize, bytes[4], number)
 }
 
+/// Whether a frame of this kind has values.
+pub(crate) fn is_values(kind: u8) -> bool {
+    kind == VALUES
+}
+
 fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; HEAD_BYTES];
     fill(&mut bytes)?;

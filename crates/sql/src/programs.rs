@@ -433,6 +433,10 @@ impl PoolFunction {
     fn read(&self, answer: Answer) -> Result<ArrayRef> {
         let (array, is_text) = match answer {
             Answer::Values(array) => {
+                let array = match array.data_type() {
+                    DataType::Dictionary(_, values) => arrow::compute::cast(&array, values).map_err(from_arrow)?,
+                    _ => array,
+                };
                 let is_text = matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
                 (array, is_text)
             }
@@ -460,7 +464,11 @@ impl PoolFunction {
         if fits(found, &wanted) && can_cast_types(found, &wanted) {
             let options = ArrowCast { safe: false, ..ArrowCast::default() };
             let array = cast_with_options(&array, &wanted, &options);
-            let array = array.map_err(|error| from_arrow(error).with_code("22003"))?;
+            let array = array.map_err(|error| {
+                let message =
+                    format!("a value of the function {} is out of range for type {}", self.name(), self.returns);
+                Error::value(message).with_code("22003").with_detail(error.to_string())
+            })?;
             return match has_zero_bytes(&array) {
                 true => Err(self.zero_byte()),
                 false => Ok(array),
