@@ -377,7 +377,8 @@ fn whatever_a_module_says_of_its_result_is_refused_or_fits() {
         (i32.store offset=12 (local.get $result) (i32.load offset=8 (local.get $values)))
         (i32.store offset=16 (local.get $result) (i32.load offset=16 (local.get $values)))
         (i32.load offset=24 (local.get $values))))";
-    let kinds = [Kind::Text, Kind::Bytes, Kind::BigInt, Kind::Integer, Kind::Boolean, Kind::Double];
+    use Kind::{BigInt, BigIntList, Boolean, Bytes, Double, Integer, Text, TextList};
+    let kinds = [Text, Bytes, BigInt, Integer, Boolean, Double, TextList, BigIntList];
     let codes = kinds.map(|kind| code(&pool, &[Kind::BigInt], kind, Form::WasmArrow, hostile));
     let (mut refused, mut fitting) = (0, 0);
     for seed in 0..3_000 {
