@@ -13,8 +13,8 @@
 //!
 //! Truth values are bytes, texts and bytes are lengths of four bytes each and then all bytes. Integers of an answer
 //! have eight bytes, floats as well. Arrays in columns of WebAssembly are lengths of four bytes each and then all
-//! elements: of a call as a column, of an answer with their own form in front. Of [`Form::Arrow`] values are a stream of
-//! Arrow's. Everything is little-endian, as are the machines.
+//! elements: of a call as a column, of an answer with their own form in front. Of [`Form::Arrow`] values are a stream
+//! of Arrow's. Everything is little-endian, as are the machines.
 //!
 //! Invariant: a process is not believed. Whatever it answers is an answer that fits or [`Malformed`], and takes no more
 //! memory than the bytes that came.

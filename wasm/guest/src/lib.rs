@@ -22,8 +22,8 @@
 //!
 //! * [`column`] reads the columns of a batch.
 //! * [`output`] makes the column of results.
-//! * [`memory`] is the room for both. The engine asks for it by `diligence_alloc`, which this crate exports, and gives it
-//!   back before each batch, by `diligence_reset`.
+//! * [`memory`] is the room for both. The engine asks for it by `diligence_alloc`, which this crate exports, and gives
+//!   it back before each batch, by `diligence_reset`.
 //!
 //! Functions of numbers, row by row, need none of it: `#[no_mangle] pub extern "C" fn plus(x: i64, y: i64) -> i64`.
 //!
@@ -77,8 +77,8 @@ macro_rules! trap_on_panic {
 /// Calls a function for a batch; for [`export`]. Gives 0, or the address of a message.
 ///
 /// # Safety
-/// The columns are N, one after the other, with what they name in this memory, and `result` is one more. They stay until
-/// the next batch.
+/// The columns are N, one after the other, with what they name in this memory, and `result` is one more. They stay
+/// until the next batch.
 #[doc(hidden)]
 pub unsafe fn run<const N: usize>(
     rows: u32,

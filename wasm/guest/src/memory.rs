@@ -25,7 +25,8 @@ unsafe fn with_room<T>(use_it: impl FnOnce(&mut Room) -> T) -> T {
     use_it(unsafe { &mut *core::ptr::addr_of_mut!(ROOM) })
 }
 
-/// The address of so many free bytes, a multiple of 8; `None` if there is no more memory. They stay until the next batch.
+/// The address of so many free bytes, a multiple of 8; `None` if there is no more memory. They stay until the next
+/// batch.
 pub fn allocate(bytes: usize) -> Option<u32> {
     let bytes = bytes.checked_add(ALIGNMENT - 1)? / ALIGNMENT * ALIGNMENT;
     // SAFETY: nothing in here takes the room once more.

@@ -114,8 +114,8 @@ impl<'b> Output<'b> {
         Ok(())
     }
 
-    /// The text of each row, which `write` appends to what it gets; false is NULL. Of types that go as texts, it is read
-    /// like a literal. Fails like [`numbers`](Self::numbers), and without memory.
+    /// The text of each row, which `write` appends to what it gets; false is NULL. Of types that go as texts, it is
+    /// read like a literal. Fails like [`numbers`](Self::numbers), and without memory.
     pub fn texts(&mut self, mut write: impl FnMut(usize, &mut Text) -> bool) -> Result<(), Message> {
         self.begins(matches!(self.raw.kind, TEXT | NUMERIC))?;
         self.blobs(|row, text| write(row, text))

@@ -1,8 +1,8 @@
 //! Functions whose values come from outside of the engine, and take their time.
 //!
 //! The engine calls them as it calls any function that it has no kernel for, with two differences: while it waits for
-//! longer than a moment, another thread has its place ([`stages`](crate::stages)), and no plan that calls one takes the short path, whose
-//! thread is somebody else's.
+//! longer than a moment, another thread has its place ([`stages`](crate::stages)), and no plan that calls one takes the
+//! short path, whose thread is somebody else's.
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};

@@ -3,7 +3,7 @@
 //! Most of what waits leaves a waker and gives its worker up. An expression cannot: it is a call, which has to come
 //! back with values. So the worker waits, and another thread takes its place ([`Scheduler::leave`]); no other query is
 //! held up. What waits asks every few milliseconds whether its query still wants the values. Where values come within a
-//! moment, two threads that take turns cost more than they do: what knows that says itself when it will wait for longer.
+//! moment, threads that come and go cost more than they do: what knows that says itself when it will wait for longer.
 //!
 //! [`Scheduler::leave`]: super::Scheduler
 
