@@ -253,6 +253,10 @@ pub struct Code {
     limited: Mutex<Vec<Arc<Code>>>,
 }
 
+/// What a call may take without saying that it waits: less than a turn of the engine, and more than a fast function
+/// takes for a batch, there and back.
+const MOMENT: Duration = Duration::from_micros(500);
+
 /// Limits under which a function is remembered beside its own.
 const LIMITED_MAX: usize = 8;
 
@@ -288,6 +292,12 @@ impl Code {
             0 => POOL_FIRST_ROWS,
             row_ns => (POOL_FRAME_TIME.as_nanos() as u64 / row_ns).clamp(1, BATCH_ROWS_MAX as u64) as usize,
         }
+    }
+
+    /// Whether so many rows take a moment, as far as is known.
+    pub(crate) fn is_brief(&self, rows: usize) -> bool {
+        let row_ns = self.row_ns.load(Ordering::Relaxed);
+        row_ns > 0 && row_ns.saturating_mul(rows as u64) <= MOMENT.as_nanos() as u64
     }
 
     /// Notes that so many rows have taken so long.
@@ -328,11 +338,14 @@ mod tests {
         };
         let code = Code::new(spec, 1);
         assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);
+        assert!(!code.is_brief(1), "nobody knows");
         for (rows, time, expected) in [(1000, POOL_FRAME_TIME, 1000), (1, POOL_FRAME_TIME * 50, 1)] {
             code.took(rows, time);
             assert_eq!(code.rows_at_once(), expected);
         }
         code.took(1000, Duration::from_micros(1));
         assert_eq!(code.rows_at_once(), BATCH_ROWS_MAX);
+        code.took(1000, MOMENT);
+        assert!(code.is_brief(1000) && !code.is_brief(1001));
     }
 }

@@ -255,6 +255,8 @@ impl Lease<'_> {
             return Err(self.failed(code, failure));
         }
         let number = process.next_number();
+        // A module is compiled, and Python may import.
+        caller.waits();
         match self.ask(code, &wire::load(code, number)?, number, caller)? {
             Reply::Loaded => {
                 if let Some(process) = self.process() {
@@ -273,6 +275,9 @@ impl Lease<'_> {
         let process = self.process().ok_or_else(no_process)?;
         let number = process.next_number();
         let frame = wire::call(code, number, columns, rows)?;
+        if !code.is_brief(rows) {
+            caller.waits();
+        }
         let start = Instant::now();
         let values = match self.ask(code, &frame, number, caller)? {
             Reply::Values(values) => values,
@@ -283,7 +288,7 @@ impl Lease<'_> {
         if let Some(process) = self.process() {
             process.shown.rows.fetch_add(rows as u64, Ordering::Relaxed);
         }
-        match wire::values(&values, code.spec.returns, code.spec.form, rows) {
+        match wire::values_of(&values, code.spec.returns, code.spec.form, rows) {
             Ok(Answer::OutOfRange(value, kind)) => {
                 let message = format!("value \"{value}\" is out of range for type {}", type_name(kind));
                 Err(Error::value(message).with_code("22003").with_detail(format!("function {}", code.spec.name)))
@@ -293,7 +298,7 @@ impl Lease<'_> {
         }
     }
 
-    fn ask(&mut self, code: &Code, frame: &[u8], number: u64, caller: &dyn Caller) -> Result<Reply> {
+    fn ask(&mut self, code: &Code, frame: &wire::Frame, number: u64, caller: &dyn Caller) -> Result<Reply> {
         let time = self.time;
         let process = self.process().ok_or_else(no_process)?;
         match process.ask(frame, number, caller, time) {
