@@ -116,15 +116,15 @@ impl<'b> Output<'b> {
 
     /// The text of each row, which `write` appends to what it gets; false is NULL. Of types that go as texts, it is
     /// read like a literal. Fails like [`numbers`](Self::numbers), and without memory.
-    pub fn texts(&mut self, mut write: impl FnMut(usize, &mut Text) -> bool) -> Result<(), Message> {
+    pub fn texts(&mut self, write: impl FnMut(usize, &mut Text) -> bool) -> Result<(), Message> {
         self.begins(matches!(self.raw.kind, TEXT | NUMERIC))?;
-        self.blobs(|row, text| write(row, text))
+        self.blobs(write)
     }
 
     /// The bytes of each row. Fails like [`texts`](Self::texts).
-    pub fn bytes(&mut self, mut write: impl FnMut(usize, &mut Text) -> bool) -> Result<(), Message> {
+    pub fn bytes(&mut self, write: impl FnMut(usize, &mut Text) -> bool) -> Result<(), Message> {
         self.begins(self.raw.kind == BYTES)?;
-        self.blobs(|row, bytes| write(row, bytes))
+        self.blobs(write)
     }
 
     fn blobs(&mut self, mut write: impl FnMut(usize, &mut Text) -> bool) -> Result<(), Message> {
