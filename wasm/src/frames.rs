@@ -35,22 +35,39 @@ pub(crate) enum Kind {
     Numeric,
     Text,
     Bytes,
+    /// Arrays of these, which are no arrays themselves.
+    List(&'static Kind),
 }
+
+/// The kinds that are no arrays, by their numbers.
+static SINGLE: [Kind; 9] = [
+    Kind::Boolean,
+    Kind::SmallInt,
+    Kind::Integer,
+    Kind::BigInt,
+    Kind::Real,
+    Kind::Double,
+    Kind::Numeric,
+    Kind::Text,
+    Kind::Bytes,
+];
+/// What the number of an array's kind is beside that of its elements.
+const LISTS_FROM: usize = 16;
 
 impl Kind {
     pub(crate) fn of(byte: u8) -> Option<Self> {
-        const ALL: [Kind; 9] = [
-            Kind::Boolean,
-            Kind::SmallInt,
-            Kind::Integer,
-            Kind::BigInt,
-            Kind::Real,
-            Kind::Double,
-            Kind::Numeric,
-            Kind::Text,
-            Kind::Bytes,
-        ];
-        ALL.get(usize::from(byte)).copied()
+        let number = usize::from(byte);
+        match number.checked_sub(LISTS_FROM) {
+            Some(element) => SINGLE.get(element).map(Self::List),
+            None => SINGLE.get(number).copied(),
+        }
+    }
+
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::List(element) => LISTS_FROM + element.number(),
+            single => SINGLE.iter().position(|kind| *kind == single).unwrap_or(0),
+        }
     }
 
     /// Bytes of a value as it comes; `None` for those that have lengths.
@@ -60,7 +77,7 @@ impl Kind {
             Self::SmallInt => Some(2),
             Self::Integer | Self::Real => Some(4),
             Self::BigInt | Self::Double => Some(8),
-            Self::Numeric | Self::Text | Self::Bytes => None,
+            Self::Numeric | Self::Text | Self::Bytes | Self::List(_) => None,
         }
     }
 }

@@ -136,6 +136,9 @@ impl Function {
             }
             _ => None,
         };
+        if steps.is_some() && parameters.iter().chain([&returns]).any(|kind| matches!(kind, Kind::List(_))) {
+            return Err(Raised::new(Cause::Definition, "steps of aggregates take and give no arrays"));
+        }
         let module = machine.module(&source)?;
         let has_columns = matches!(form, WHOLE_COLUMNS | COLUMN_STEPS);
         let signature = Signature { parameters, returns, steps };

@@ -32,7 +32,7 @@ fn number(kind: Kind) -> Option<(&'static str, &'static str, usize)> {
         Kind::BigInt => ("i64", "i64.load align=1"),
         Kind::Real => ("f32", "f32.load align=1"),
         Kind::Double => ("f64", "f64.load align=1"),
-        Kind::Numeric | Kind::Text | Kind::Bytes => return None,
+        Kind::Numeric | Kind::Text | Kind::Bytes | Kind::List(_) => return None,
     };
     Some((name, load, kind.width()?))
 }
@@ -46,7 +46,7 @@ fn constant(kind: Kind, shown: &str) -> Option<String> {
         Kind::BigInt => shown.parse::<i64>().ok()?.to_string(),
         Kind::Real => float(format!("{:?}", shown.parse::<f32>().ok()?)),
         Kind::Double => float(format!("{:?}", shown.parse::<f64>().ok()?)),
-        Kind::Numeric | Kind::Text | Kind::Bytes => return None,
+        Kind::Numeric | Kind::Text | Kind::Bytes | Kind::List(_) => return None,
     })
 }
 

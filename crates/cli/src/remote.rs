@@ -17,7 +17,7 @@ use diligence_db::Session;
 
 use crate::failure::{Failure, complain};
 use crate::interrupt::InterruptGuard;
-use crate::output::printable;
+use crate::output::printable_lines;
 use crate::progress::StatementProgress;
 use crate::target::{CopyStream, KnownWords, LOOK_EVERY, RunningStatement, StatementResult, Target};
 
@@ -201,7 +201,7 @@ impl Target for Remote {
                     }
                 }
                 Poll::Ready(Ok(Answer::Done(done))) => tag = done,
-                Poll::Ready(Ok(Answer::Notice(text))) => complain(format!("notice: {}", printable(&text))),
+                Poll::Ready(Ok(Answer::Notice(text))) => complain(format!("notice: {}", printable_lines(&text))),
                 Poll::Ready(Ok(Answer::Ready)) => return failed.map_or_else(|| Ok(command(&tag)), Err),
                 Poll::Ready(Err(error)) if connection.is_broken() => return Err(error),
                 Poll::Ready(Err(error)) => {
@@ -288,7 +288,7 @@ impl RunningStatement for RemoteRunning<'_> {
                 self.changed.set(self.changed.get() || changes);
                 self.tag = Some(tag);
             }
-            Ok(Answer::Notice(text)) => complain(format!("notice: {}", printable(&text))),
+            Ok(Answer::Notice(text)) => complain(format!("notice: {}", printable_lines(&text))),
             // Only a COPY that was started as one has data.
             Ok(Answer::Data(_) | Answer::WantsData) => {}
             Ok(Answer::Ready) => {
@@ -343,7 +343,7 @@ fn give(connection: &mut Connection, stream: &mut CopyStream<'_>, interrupt: &In
         // The server may have refused a row by now.
         match connection.next_within(Duration::ZERO) {
             Poll::Ready(Err(error)) => return Err(error),
-            Poll::Ready(Ok(Answer::Notice(text))) => complain(format!("notice: {}", printable(&text))),
+            Poll::Ready(Ok(Answer::Notice(text))) => complain(format!("notice: {}", printable_lines(&text))),
             Poll::Ready(Ok(_)) | Poll::Pending => {}
         }
     }

@@ -14,7 +14,7 @@ use diligence_server::{ProcessCopy, ProcessFileCopy, is_idle_setting};
 
 use crate::failure::complain;
 use crate::interrupt::InterruptGuard;
-use crate::output::printable;
+use crate::output::printable_lines;
 use crate::progress::StatementProgress;
 
 /// The interval at which progress and interrupts are checked.
@@ -143,7 +143,7 @@ impl Target for Session {
         let is_stopped = || interrupt.interrupted();
         let rows = match stream {
             CopyStream::From(input) => {
-                let mut tell = |note: &str| complain(format!("notice: {}", printable(note)));
+                let mut tell = |note: &str| complain(format!("notice: {}", printable_lines(note)));
                 copy.read(self, input, &is_stopped, &mut tell)?
             }
             CopyStream::To(output) => copy.write(self, output, &is_stopped)?,
@@ -154,7 +154,7 @@ impl Target for Session {
     fn copy_file(&self, sql: &str, interrupt: &InterruptGuard<'_>) -> Option<Result<StatementResult, Error>> {
         // What cannot be read fails as a statement of its own.
         let copy = ProcessFileCopy::of(sql).ok().flatten()?;
-        let mut tell = |note: &str| complain(format!("notice: {}", printable(note)));
+        let mut tell = |note: &str| complain(format!("notice: {}", printable_lines(note)));
         let rows = copy.run(self, &|| interrupt.interrupted(), &mut tell);
         Some(rows.map(|rows| StatementResult::Command { tag: "COPY".to_owned(), rows: Some(rows) }))
     }
@@ -222,7 +222,7 @@ impl RunningStatement for OwnRunning<'_> {
             let printed = self.result.printed().take();
             printed.iter().for_each(|message| {
                 let level = message.level.to_string().to_lowercase();
-                complain(format!("{level}: {}", printable(message.text().trim_end())));
+                complain(format!("{level}: {}", printable_lines(message.text())));
             });
         }
         next.map(|next| next.map(|rows| rows.and_then(|rows| self.session.shown(rows))))

@@ -210,6 +210,28 @@ $$",
 }
 
 #[test]
+fn rows_are_results_in_every_form_that_python_has() {
+    let Some(session) = session() else { return };
+    session.execute("CREATE TYPE pair AS (a int, b text, c int[])").unwrap();
+    make(
+        &session,
+        "CREATE FUNCTION made(x int) RETURNS pair LANGUAGE python AS $$
+from types import SimpleNamespace
+return [(x, 'q\"\\\\,', [1, None]), [x, '', []], {'b': 'only'}, SimpleNamespace(a=x, b=None, c=None), '(5,read,{})', None,
+        (1, 2), {'z': 1}, 7, ('y', 1, [])][x]
+$$",
+    );
+    let texts = ["(0,\"q\"\"\\\\,\",\"{1,NULL}\")", "(1,\"\",{})", "(,only,)", "(3,,)", "(5,read,{})", ""];
+    let shown = rows(&session, "SELECT made(x)::text FROM generate_series(0, 5) g(x)");
+    assert_eq!(shown, texts);
+    assert_eq!(rows(&session, "SELECT (made(0)).b, (made(0)).c[1], (made(2)).a IS NULL"), ["q\"\\, 1 true"]);
+    for (x, code) in [(6, "39000"), (7, "39000"), (8, "39000"), (9, "22P02")] {
+        let failed = error(&session, &format!("SELECT made({x})"));
+        assert_eq!(failed.code(), Some(code), "{failed}");
+    }
+}
+
+#[test]
 fn what_a_function_returns_is_read_as_postgresql_reads_it() {
     let Some(session) = session() else { return };
     for (sql_type, python, expected) in [
@@ -837,6 +859,9 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("return pa.array([70000])", "smallint", Err("22003")),
         ("return pa.array([1, 2])", "bigint", Err("39000")),
         ("return pc.divide(x, 0)", "bigint", Err("38000")),
+        ("return x.dictionary_encode()", "bigint", Ok("1")),
+        ("return pc.cast(x, pa.string()).dictionary_encode()", "text", Ok("1")),
+        ("return None", "bigint", Err("39000")),
         ("return pa.array([[1]])", "bigint", Err("42804")),
         ("return pa.array([[1, 2]])", "integer[]", Ok("[1, 2]")),
         ("return pa.array([[70000]])", "smallint[]", Err("22003")),

@@ -10,6 +10,9 @@ pub trait Caller {
     /// What the function printed. Called once for each answer that came with something.
     fn printed(&self, text: &str);
 
+    /// The call takes longer than a moment, or may do so, or waits for a process. Said once or more in such a call.
+    fn waits(&self) {}
+
     /// What the functions may take that it calls, if that is less than what they may take anyway.
     fn limits(&self) -> FunctionLimits {
         FunctionLimits::default()

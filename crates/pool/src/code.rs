@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use diligence_base::function_limits::FunctionLimits;
 use diligence_base::limits::{BATCH_ROWS_MAX, POOL_FIRST_ROWS, POOL_FRAME_TIME};
 use parking_lot::Mutex;
@@ -40,9 +40,56 @@ pub enum Kind {
     Numerics = 11,
     /// Arrays of bytes, as JSON.
     Blobs = 12,
+    /// Rows as values, which Python alone gives: texts, as SQL writes them.
+    Row = 13,
+    /// Arrays, which WebAssembly alone takes: how many elements each has, and a column of all elements. The number is
+    /// that of the elements' kind and [`LISTS_FROM`](Self::LISTS_FROM).
+    BooleanList = 16,
+    /// Arrays of 16-bit integers.
+    SmallIntList = 17,
+    /// Arrays of 32-bit integers.
+    IntegerList = 18,
+    /// Arrays of 64-bit integers.
+    BigIntList = 19,
+    /// Arrays of 32-bit floats.
+    RealList = 20,
+    /// Arrays of 64-bit floats.
+    DoubleList = 21,
+    /// Arrays of decimals, as texts.
+    NumericList = 22,
+    /// Arrays of texts.
+    TextList = 23,
+    /// Arrays of bytes.
+    BytesList = 24,
 }
 
 impl Kind {
+    /// What the number of an array's kind is beside that of its elements.
+    pub const LISTS_FROM: u8 = 16;
+
+    /// Kinds of elements that arrays may have in columns, and of these arrays.
+    const LISTS: [(Self, Self); 9] = [
+        (Self::Boolean, Self::BooleanList),
+        (Self::SmallInt, Self::SmallIntList),
+        (Self::Integer, Self::IntegerList),
+        (Self::BigInt, Self::BigIntList),
+        (Self::Real, Self::RealList),
+        (Self::Double, Self::DoubleList),
+        (Self::Numeric, Self::NumericList),
+        (Self::Text, Self::TextList),
+        (Self::Bytes, Self::BytesList),
+    ];
+
+    /// The kind of arrays of such elements; `None` if they go in no column.
+    pub fn list(self) -> Option<Self> {
+        Self::LISTS.iter().find(|(element, _)| *element == self).map(|(_, list)| *list)
+    }
+
+    /// The kind of the elements, of an array that goes in a column; `None` of all others.
+    pub fn element(self) -> Option<Self> {
+        Self::LISTS.iter().find(|(_, list)| *list == self).map(|(element, _)| *element)
+    }
+
     /// The type of the arrays.
     pub fn arrow(self) -> DataType {
         match self {
@@ -52,8 +99,22 @@ impl Kind {
             Self::BigInt => DataType::Int64,
             Self::Real => DataType::Float32,
             Self::Double => DataType::Float64,
-            Self::Numeric | Self::Text | Self::Json | Self::Floats | Self::Numerics | Self::Blobs => DataType::Utf8View,
+            Self::Numeric | Self::Text | Self::Json | Self::Floats | Self::Numerics | Self::Blobs | Self::Row => {
+                DataType::Utf8View
+            }
             Self::Bytes => DataType::BinaryView,
+            Self::BooleanList
+            | Self::SmallIntList
+            | Self::IntegerList
+            | Self::BigIntList
+            | Self::RealList
+            | Self::DoubleList
+            | Self::NumericList
+            | Self::TextList
+            | Self::BytesList => {
+                let element = self.element().map_or(DataType::Null, Self::arrow);
+                DataType::List(Arc::new(Field::new("item", element, true)))
+            }
         }
     }
 }
@@ -171,7 +232,7 @@ pub struct CodeSpec {
     pub source: String,
     /// What the module calls it; nobody asks in Python.
     pub export: String,
-    /// The columns of its rows; none unless it gives rows.
+    /// The columns of its rows, or of the row that is its value; none unless it gives rows.
     pub columns: Vec<String>,
     /// What it may take, where that is less than the pool allows.
     pub limits: FunctionLimits,
@@ -191,6 +252,10 @@ pub struct Code {
     /// the end.
     limited: Mutex<Vec<Arc<Code>>>,
 }
+
+/// What a call may take without saying that it waits: less than a turn of the engine, and more than a fast function
+/// takes for a batch, there and back.
+const MOMENT: Duration = Duration::from_micros(500);
 
 /// Limits under which a function is remembered beside its own.
 const LIMITED_MAX: usize = 8;
@@ -229,6 +294,12 @@ impl Code {
         }
     }
 
+    /// Whether so many rows take a moment, as far as is known.
+    pub(crate) fn is_brief(&self, rows: usize) -> bool {
+        let row_ns = self.row_ns.load(Ordering::Relaxed);
+        row_ns > 0 && row_ns.saturating_mul(rows as u64) <= MOMENT.as_nanos() as u64
+    }
+
     /// Notes that so many rows have taken so long.
     pub(crate) fn took(&self, rows: usize, time: Duration) {
         if rows > 0 {
@@ -240,6 +311,16 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_of_arrays_have_the_numbers_of_their_elements() {
+        for (element, list) in Kind::LISTS {
+            assert_eq!(element as u8 + Kind::LISTS_FROM, list as u8);
+            assert_eq!((element.list(), list.element()), (Some(list), Some(element)));
+            assert!(matches!(list.arrow(), DataType::List(item) if *item.data_type() == element.arrow()));
+        }
+        assert_eq!((Kind::Json.list(), Kind::Text.element(), Kind::TextList.list()), (None, None, None));
+    }
 
     #[test]
     fn slow_functions_get_few_rows_at_once() {
@@ -257,11 +338,14 @@ mod tests {
         };
         let code = Code::new(spec, 1);
         assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);
+        assert!(!code.is_brief(1), "nobody knows");
         for (rows, time, expected) in [(1000, POOL_FRAME_TIME, 1000), (1, POOL_FRAME_TIME * 50, 1)] {
             code.took(rows, time);
             assert_eq!(code.rows_at_once(), expected);
         }
         code.took(1000, Duration::from_micros(1));
         assert_eq!(code.rows_at_once(), BATCH_ROWS_MAX);
+        code.took(1000, MOMENT);
+        assert!(code.is_brief(1000) && !code.is_brief(1001));
     }
 }

@@ -1,6 +1,7 @@
 //! The errors of calls whose functions or processes failed.
 
 use diligence_base::Error;
+use diligence_base::limits::POOL_REPLY_BYTES_MAX;
 
 use crate::code::{Kind, Runtime};
 use crate::options::Launch;
@@ -38,6 +39,13 @@ pub(crate) fn nonsense(name: &str, reason: &str) -> Error {
     error.with_code("39000").with_hint("a function must leave the process' sockets alone")
 }
 
+/// The error for values that are too large together.
+pub(crate) fn too_large(name: &str, bytes: usize) -> Error {
+    let (came, most) = (bytes >> 20, POOL_REPLY_BYTES_MAX >> 20);
+    let error = Error::value(format!("the function {name} returned {came} MiB at once, and {most} MiB is the most"));
+    error.with_code("54000").with_hint("return shorter values, or parts of them as rows of several calls")
+}
+
 /// The error for a process that the system does not start.
 pub(crate) fn refused_start(launch: &Launch, error: &std::io::Error) -> Error {
     let program = launch.path();
@@ -61,6 +69,21 @@ pub(crate) fn refused_start(launch: &Launch, error: &std::io::Error) -> Error {
     Error::resource(format!("the {what} '{program}' cannot be started: {error}")).with_code("58000")
 }
 
+/// The error for a process that ended before it took a function; `how` it did.
+pub(crate) fn never_ready(runtime: Runtime, how: &str) -> Error {
+    let (what, hint) = match runtime {
+        Runtime::Python => (
+            "the Python interpreter",
+            "functions need Python 3.8 or newer: SHOW python names the interpreter, SET python = '/path/to/python3' another",
+        ),
+        Runtime::Wasm => (
+            "diligence-wasm",
+            "SHOW wasm names the program, SET wasm = '/path/to/diligence-wasm' another, which must be of this version",
+        ),
+    };
+    Error::resource(format!("{what} {how} before it was ready")).with_code("58000").with_hint(hint)
+}
+
 /// A type's name for people.
 pub(crate) fn type_name(kind: Kind) -> &'static str {
     match kind {
@@ -74,9 +97,16 @@ pub(crate) fn type_name(kind: Kind) -> &'static str {
         Kind::Text => "text",
         Kind::Bytes => "bytea",
         Kind::Json => "json",
-        Kind::Floats => "double precision[]",
-        Kind::Numerics => "numeric[]",
-        Kind::Blobs => "bytea[]",
+        Kind::Floats | Kind::DoubleList => "double precision[]",
+        Kind::Numerics | Kind::NumericList => "numeric[]",
+        Kind::Row => "record",
+        Kind::BooleanList => "boolean[]",
+        Kind::SmallIntList => "smallint[]",
+        Kind::IntegerList => "integer[]",
+        Kind::BigIntList => "bigint[]",
+        Kind::RealList => "real[]",
+        Kind::TextList => "text[]",
+        Kind::Blobs | Kind::BytesList => "bytea[]",
     }
 }
 

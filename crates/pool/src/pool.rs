@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::code::{Code, CodeSpec, Form, KeptFrom, Runtime};
-use crate::failures::{Limiter, last_lines, nonsense, type_name};
+use crate::failures::{Limiter, last_lines, never_ready, nonsense, too_large, type_name};
 use crate::growth::Counts;
 use crate::info::{PoolNumbers, ProcessInfo, ProcessState};
 use crate::options::PoolOptions;
@@ -201,7 +201,12 @@ impl Pool {
     /// A process for a call, once one is idle.
     fn take(&self, code: &Code, caller: &dyn Caller) -> Result<Lease<'_>> {
         let shared = self.of(code);
-        let standby = shared.standing.take(code.number(), &*self.spawn, &|| caller.is_stopped())?;
+        // It asks when it has to wait.
+        let is_stopped = || {
+            caller.waits();
+            caller.is_stopped()
+        };
+        let standby = shared.standing.take(code.number(), &*self.spawn, &is_stopped)?;
         standby.member.shown.is_active.store(true, Ordering::Relaxed);
         let (allowed, by_caller) = (self.options.lock().time, caller.limits());
         let time = code.spec.limits.time.map_or(allowed, |own| own.min(allowed));
@@ -250,6 +255,8 @@ impl Lease<'_> {
             return Err(self.failed(code, failure));
         }
         let number = process.next_number();
+        // A module is compiled, and Python may import.
+        caller.waits();
         match self.ask(code, &wire::load(code, number)?, number, caller)? {
             Reply::Loaded => {
                 if let Some(process) = self.process() {
@@ -268,6 +275,9 @@ impl Lease<'_> {
         let process = self.process().ok_or_else(no_process)?;
         let number = process.next_number();
         let frame = wire::call(code, number, columns, rows)?;
+        if !code.is_brief(rows) {
+            caller.waits();
+        }
         let start = Instant::now();
         let values = match self.ask(code, &frame, number, caller)? {
             Reply::Values(values) => values,
@@ -278,7 +288,7 @@ impl Lease<'_> {
         if let Some(process) = self.process() {
             process.shown.rows.fetch_add(rows as u64, Ordering::Relaxed);
         }
-        match wire::values(&values, code.spec.returns, code.spec.form, rows) {
+        match wire::values_of(&values, code.spec.returns, code.spec.form, rows) {
             Ok(Answer::OutOfRange(value, kind)) => {
                 let message = format!("value \"{value}\" is out of range for type {}", type_name(kind));
                 Err(Error::value(message).with_code("22003").with_detail(format!("function {}", code.spec.name)))
@@ -288,7 +298,7 @@ impl Lease<'_> {
         }
     }
 
-    fn ask(&mut self, code: &Code, frame: &[u8], number: u64, caller: &dyn Caller) -> Result<Reply> {
+    fn ask(&mut self, code: &Code, frame: &wire::Frame, number: u64, caller: &dyn Caller) -> Result<Reply> {
         let time = self.time;
         let process = self.process().ok_or_else(no_process)?;
         match process.ask(frame, number, caller, time) {
@@ -308,6 +318,7 @@ impl Lease<'_> {
     /// The error for a process that gave no answer. It is not used again.
     fn failed(&mut self, code: &Code, failure: Failure) -> Error {
         let printed = self.process().map(Process::take_printed).unwrap_or_default();
+        let was_ready = self.process().is_some_and(|process| process.shown.has_started.load(Ordering::Relaxed));
         self.bury(if matches!(failure, Failure::Died(_)) { Parting::Died } else { Parting::Killed });
         let name = &code.spec.name;
         let error = match failure {
@@ -318,11 +329,13 @@ impl Lease<'_> {
                 let limiter = Limiter::of(self.by_caller.time, own);
                 error.with_code("57014").with_hint(limiter.hint(name, "function_time", "5min"))
             }
+            Failure::Died(status) if !was_ready => never_ready(self.shared.runtime, &ending_text(status)),
             Failure::Died(status) => {
                 let how = ending_text(status);
                 Error::value(format!("the process of the function {name} {how}")).with_code("38000")
             }
             Failure::Malformed(Malformed(reason)) => nonsense(name, &reason),
+            Failure::TooLarge(bytes) => too_large(name, bytes),
             Failure::Broken(error) => {
                 let error = Error::value(format!("the process of the function {name} cannot be asked: {error}"));
                 error.with_code("39000")

@@ -31,6 +31,8 @@ NATIVE, TEXTS, ARROW = 0, 1, 2
 BOOLEAN, SMALLINT, INTEGER, BIGINT, REAL, DOUBLE, NUMERIC, TEXT, BYTES = range(9)
 # Arrays and rows, as JSON; those of floats, decimals and bytes, which JSON does not have as they are.
 JSON, FLOATS, DECIMALS, BLOBS = range(9, 13)
+# Rows as values, which go as texts.
+ROW = 13
 # What `array` calls the integers and floats that come, and their bytes.
 CODES = {SMALLINT: ("h", 2), INTEGER: ("i", 4), BIGINT: ("q", 8), REAL: ("f", 4), DOUBLE: ("d", 8)}
 assert array.array("I").itemsize == 4 and array.array("q").itemsize == 8
@@ -178,7 +180,7 @@ class Function:
             return self.run_arrow(payload[14:], rows)
         if self.is_aggregate:
             groups, _ = column(TEXT, payload, 14, rows)
-            return encoded(self.returns, [self.call(*self.lists(group)) for group in groups])
+            return encoded(self.returns, [self.call(*self.lists(group)) for group in groups], self.columns)
         if self.has_steps:
             return encoded(self.returns, self.stepped(payload, rows))
         at, columns = 14, []
@@ -191,7 +193,7 @@ class Function:
             out = [self.call() for _ in range(rows)]
         if self.gives_rows:
             out = [None if given is None else self.rows_of(given) for given in out]
-        return encoded(self.returns, out)
+        return encoded(self.returns, out, self.columns)
 
     def stepped(self, payload, rows):
         """The state of each group at its last row, and None elsewhere. The rows of a group follow each other."""
@@ -246,7 +248,7 @@ class Function:
         """The rows that one call gave, as JSON. A generator runs here."""
         import json
 
-        if isinstance(given, (str, bytes, dict)):
+        if isinstance(given, (str, bytes, dict)) or not hasattr(given, "__iter__"):
             raise Wrong(f"it returned {type(given).__name__}, which is no list of rows")
         rows, count = [], len(self.columns)
         for row in given:
@@ -270,6 +272,8 @@ class Function:
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(stream)) as reader:
             batch = reader.read_next_batch()
         out = self.call(*batch.columns)
+        if out is None:
+            raise Wrong("it returned None, which is no array: NULLs are pa.nulls(len(x))")
         if isinstance(out, pyarrow.Scalar):
             out = pyarrow.array([out.as_py()] * rows, out.type)
         elif not isinstance(out, (pyarrow.Array, pyarrow.ChunkedArray)):
@@ -397,6 +401,37 @@ def element(value):
     return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
 
 
+def composite(value, columns):
+    """A row as SQL writes it. A text is one already."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        unknown = [name for name in value if name not in columns]
+        if unknown:
+            raise Wrong(f"it returned a column {unknown[0]!r}, which its type does not have")
+        value = [value.get(name) for name in columns]
+    elif not isinstance(value, (tuple, list)):
+        if not all(hasattr(value, name) for name in columns):
+            raise Wrong(f"it returned {type(value).__name__}, which is no row")
+        value = [getattr(value, name) for name in columns]
+    if len(value) != len(columns):
+        raise Wrong(f"it returned a row of {len(value)} columns, not {len(columns)}")
+    return "(%s)" % ",".join(map(field, value))
+
+
+def field(value):
+    """A value within a row as SQL writes it: tuples are rows, lists are arrays, dictionaries are JSON."""
+    import json
+
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        text = "(%s)" % ",".join(map(field, value))
+    else:
+        text = literal(value) if isinstance(value, list) else cell(json, value)
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '""')
+
+
 def column(kind, payload, at, rows):
     """A column's values, and where it ends."""
     valid = None
@@ -444,9 +479,11 @@ def with_nulls(out, form, nothing):
     return head, [nothing if value is None else value for value in out]
 
 
-def encoded(kind, out):
-    """Values as they are sent."""
-    if kind in READERS_OF_JSON:
+def encoded(kind, out, columns=()):
+    """Values as they are sent. Of a row, `columns` are the names in it."""
+    if kind == ROW:
+        out = [None if value is None else composite(value, columns) for value in out]
+    elif kind in READERS_OF_JSON:
         out = [None if value is None else literal(value) for value in out]
     kinds = set(map(type, out))
     has_nulls = type(None) in kinds

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use arrow::buffer::Buffer;
 use diligence_base::limits::{POOL_PRINTED_BYTES_MAX, POOL_REPLY_BYTES_MAX, POOL_START_TIME};
 use parking_lot::Mutex;
 
@@ -22,7 +23,7 @@ use crate::code::{KeptFrom, Runtime};
 use crate::failures::refused_start;
 use crate::options::Launch;
 use crate::standing::Member;
-use crate::wire::{HEAD_BYTES, Malformed, Reply, head, reply};
+use crate::wire::{Frame, HEAD_BYTES, Malformed, Reply, head, is_values, reply_of};
 
 /// What a process runs.
 const PRIMED: &str = include_str!("primed.py");
@@ -51,6 +52,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long a process that has closed its socket may take to end.
 const ENDING: Duration = Duration::from_millis(200);
 
+/// Bytes in front of an answer, so that numbers lie at a multiple of 8: two more stand before them.
+const PADDING: usize = 6;
+
 /// Bytes that are made ready for an answer before it comes.
 const READ_BYTES: usize = 256 << 10;
 
@@ -74,6 +78,8 @@ pub(crate) enum Failure {
     Died(Option<ExitStatus>),
     /// It has said what makes no sense.
     Malformed(Malformed),
+    /// Values came that have so many bytes, which is too many.
+    TooLarge(usize),
     /// It has taken too long.
     TooLate,
     /// Nobody wants the answer any more.
@@ -163,7 +169,7 @@ impl Process {
     }
 
     /// Sends a frame that is not answered.
-    pub(crate) fn tell(&mut self, frame: &[u8], caller: &dyn Caller) -> Result<(), Failure> {
+    pub(crate) fn tell(&mut self, frame: &Frame, caller: &dyn Caller) -> Result<(), Failure> {
         let mut sent = 0;
         while sent < frame.len() {
             if !self.send(frame, &mut sent)? {
@@ -176,12 +182,13 @@ impl Process {
     /// Sends a frame and waits for the answer to it. After a failure the process is of no more use.
     pub(crate) fn ask(
         &mut self,
-        frame: &[u8],
+        frame: &Frame,
         number: u64,
         caller: &dyn Caller,
         time: Duration,
     ) -> Result<Reply, Failure> {
         if !self.shown.has_started.load(Ordering::Relaxed) {
+            caller.waits();
             match self.answer(caller, Instant::now() + POOL_START_TIME)? {
                 (0, Reply::Hello(_)) => self.shown.has_started.store(true, Ordering::Relaxed),
                 (_, other) => return Err(out_of_turn(&other)),
@@ -201,8 +208,8 @@ impl Process {
     }
 
     /// Sends what the socket takes. False if it takes no more at the moment.
-    fn send(&mut self, frame: &[u8], sent: &mut usize) -> Result<bool, Failure> {
-        match self.socket.write(&frame[*sent..]) {
+    fn send(&mut self, frame: &Frame, sent: &mut usize) -> Result<bool, Failure> {
+        match self.socket.write_vectored(&frame.parts_from(*sent)) {
             Ok(count) => {
                 *sent += count;
                 Ok(*sent == frame.len())
@@ -220,22 +227,27 @@ impl Process {
         self.receive(&mut came, HEAD_BYTES, caller, end)?;
         let (length, kind, number) = head(came.as_slice().try_into().unwrap_or([0; HEAD_BYTES]));
         if length > POOL_REPLY_BYTES_MAX {
-            return Err(Failure::Malformed(Malformed(format!("an answer of {length} bytes"))));
+            return Err(match is_values(kind) {
+                true => Failure::TooLarge(length),
+                false => Failure::Malformed(Malformed(format!("an answer of {length} bytes"))),
+            });
         }
         // No more than what came is held, whatever the head says.
-        let mut payload = Vec::with_capacity(length.min(READ_BYTES));
-        self.receive(&mut payload, length, caller, end)?;
-        Ok((number, reply(kind, payload).map_err(Failure::Malformed)?))
+        let mut payload = Vec::with_capacity(PADDING + length.min(READ_BYTES));
+        payload.resize(PADDING, 0);
+        self.receive(&mut payload, PADDING + length, caller, end)?;
+        let payload = Buffer::from_vec(payload).slice(PADDING);
+        Ok((number, reply_of(kind, payload).map_err(Failure::Malformed)?))
     }
 
     /// Reads until there are so many bytes.
     fn receive(&mut self, came: &mut Vec<u8>, wanted: usize, caller: &dyn Caller, end: Instant) -> Result<(), Failure> {
         let mut is_over = false;
         while came.len() < wanted {
-            // What came before an error is kept.
-            match (&self.socket).take((wanted - came.len()) as u64).read_to_end(came) {
-                Ok(_) if came.len() < wanted => return Err(self.died()),
+            match self.read_some(came, wanted) {
+                Ok(0) => return Err(self.died()),
                 Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if is_over {
                         return Err(self.died());
@@ -250,7 +262,24 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until the socket can be read or written, or the process has ended; true then. Keeps what it prints.
+    /// Reads what is there, until there are `wanted` bytes at most; 0 if the process is gone. Makes room as more comes.
+    fn read_some(&self, came: &mut Vec<u8>, wanted: usize) -> std::io::Result<usize> {
+        let left = wanted - came.len();
+        if came.capacity() == came.len() {
+            came.reserve(left.min(came.len().max(READ_BYTES)));
+        }
+        let room = came.spare_capacity_mut();
+        let most = room.len().min(left);
+        // SAFETY: the socket is open, and so many bytes of the room are the vector's own.
+        let count = unsafe { libc::recv(self.socket.as_raw_fd(), room.as_mut_ptr().cast(), most, 0) };
+        let count = usize::try_from(count).map_err(|_| std::io::Error::last_os_error())?;
+        // SAFETY: they have been written just now.
+        unsafe { came.set_len(came.len() + count) };
+        Ok(count)
+    }
+
+    /// Waits until the socket can be read or written, or the process has ended; true then. Keeps what it prints. The
+    /// caller is told once it has taken as long as it takes to look again.
     fn wait(&mut self, is_writing: bool, caller: &dyn Caller, end: Option<Instant>) -> Result<bool, Failure> {
         loop {
             if caller.is_stopped() {
@@ -268,6 +297,7 @@ impl Process {
                 poll(if self.is_printing { self.output.as_raw_fd() } else { -1 }, libc::POLLIN),
                 poll(self.ending.as_ref().map_or(-1, AsRawFd::as_raw_fd), libc::POLLIN),
             ];
+            // A shorter time would be a timer of its own, which costs more than the process' answer.
             let timeout_ms = left.min(LOOK).as_millis().max(1) as i32;
             // SAFETY: the array has as many elements as are said, and lives as long as the call.
             let ready = unsafe { libc::poll(looked.as_mut_ptr(), looked.len() as libc::nfds_t, timeout_ms) };
@@ -284,6 +314,7 @@ impl Process {
             if looked[0].revents != 0 || looked[2].revents != 0 {
                 return Ok(looked[2].revents != 0);
             }
+            caller.waits();
         }
     }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
+    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, ListArray,
     StringViewArray,
 };
-use arrow::datatypes::{Float32Type, Float64Type, Int16Type, Int64Type};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{Field, Float32Type, Float64Type, Int16Type, Int64Type};
 use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{Random, SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
@@ -238,12 +239,21 @@ fn texts_go_in_whole_columns_with_nulls() {
         (i32.store offset=8 (local.get 2) (i32.load offset=8 (local.get 1)))
         (i64.store offset=12 (local.get 2) (i64.load offset=12 (local.get 1)))
         (i32.const 0)))";
-    let columns: [(Kind, ArrayRef); 5] = [
+    let list = |elements: ArrayRef| -> ArrayRef {
+        let item = Arc::new(Field::new("item", elements.data_type().clone(), true));
+        let (offsets, valid) = (OffsetBuffer::from_lengths([2, 0, 1]), NullBuffer::from(vec![true, false, true]));
+        Arc::new(ListArray::new(item, offsets, elements, Some(valid)))
+    };
+    let columns: [(Kind, ArrayRef); 9] = [
         (Kind::Text, Arc::new(StringViewArray::from(vec![Some("one"), None, Some("zwölf Zeichen und mehr")]))),
         (Kind::Boolean, Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]))),
         (Kind::SmallInt, Arc::new(Int16Array::from(vec![Some(-1), None, Some(i16::MAX)]))),
         (Kind::Integer, Arc::new(Int32Array::from(vec![Some(i32::MIN), None, Some(3)]))),
         (Kind::Real, Arc::new(Float32Array::from(vec![Some(f32::INFINITY), None, Some(0.1)]))),
+        (Kind::TextList, list(Arc::new(StringViewArray::from(vec![Some("ein Text, der lang ist"), None, Some("")])))),
+        (Kind::BooleanList, list(Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])))),
+        (Kind::IntegerList, list(Arc::new(Int32Array::from(vec![Some(-7), None, Some(9)])))),
+        (Kind::DoubleList, list(Arc::new(Float64Array::from(vec![Some(0.5), None, Some(f64::INFINITY)])))),
     ];
     for (kind, column) in columns {
         let same = code(&pool, &[kind], kind, Form::WasmArrow, same);
@@ -367,7 +377,8 @@ fn whatever_a_module_says_of_its_result_is_refused_or_fits() {
         (i32.store offset=12 (local.get $result) (i32.load offset=8 (local.get $values)))
         (i32.store offset=16 (local.get $result) (i32.load offset=16 (local.get $values)))
         (i32.load offset=24 (local.get $values))))";
-    let kinds = [Kind::Text, Kind::Bytes, Kind::BigInt, Kind::Integer, Kind::Boolean, Kind::Double];
+    use Kind::{BigInt, BigIntList, Boolean, Bytes, Double, Integer, Text, TextList};
+    let kinds = [Text, Bytes, BigInt, Integer, Boolean, Double, TextList, BigIntList];
     let codes = kinds.map(|kind| code(&pool, &[Kind::BigInt], kind, Form::WasmArrow, hostile));
     let (mut refused, mut fitting) = (0, 0);
     for seed in 0..3_000 {

@@ -12,25 +12,26 @@
 //! ```
 //!
 //! Truth values are bytes, texts and bytes are lengths of four bytes each and then all bytes. Integers of an answer
-//! have
-//! eight bytes, floats as well. Of [`Form::Arrow`] values are a stream of Arrow's. Everything is little-endian, as are
-//! the machines.
+//! have eight bytes, floats as well. Arrays in columns of WebAssembly are lengths of four bytes each and then all
+//! elements: of a call as a column, of an answer with their own form in front. Of [`Form::Arrow`] values are a stream
+//! of Arrow's. Everything is little-endian, as are the machines.
 //!
 //! Invariant: a process is not believed. Whatever it answers is an answer that fits or [`Malformed`], and takes no more
 //! memory than the bytes that came.
 
-use std::io::Cursor;
+use std::io::{Cursor, IoSlice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array,
-    Int64Array, RecordBatch, RecordBatchOptions, StringViewBuilder,
+    Int64Array, ListArray, RecordBatch, RecordBatchOptions, StringViewBuilder,
 };
-use arrow::buffer::NullBuffer;
-use arrow::compute::cast;
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{cast, take};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Field, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Schema,
+    ArrowNativeType, ArrowPrimitiveType, DataType, Field, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    Schema,
 };
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::root_as_message;
@@ -114,7 +115,7 @@ pub enum Reply {
     /// It has the function.
     Loaded,
     /// Bytes of values, for [`values`].
-    Values(Vec<u8>),
+    Values(Buffer),
     /// The function raised.
     Raised(Raised),
 }
@@ -126,26 +127,80 @@ pub fn head(bytes: [u8; HEAD_BYTES]) -> (usize, u8, u64) {
     (length as usize, bytes[4], number)
 }
 
-fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; HEAD_BYTES];
-    fill(&mut bytes)?;
+/// Whether a frame of this kind has values.
+pub(crate) fn is_values(kind: u8) -> bool {
+    kind == VALUES
+}
+
+/// A frame on its way to a process: bytes, and values that stay where they lie.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    bytes: Vec<u8>,
+    /// Each with the place among the bytes that it stands in front of.
+    held: Vec<(usize, Buffer)>,
+}
+
+/// Values of fewer bytes are copied: a part of its own costs more.
+const HELD_BYTES_MIN: usize = 4 << 10;
+
+impl Frame {
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + self.held.iter().map(|(_, values)| values.len()).sum::<usize>()
+    }
+
+    /// Its parts without the first bytes.
+    pub(crate) fn parts_from(&self, mut from: usize) -> Vec<IoSlice<'_>> {
+        let mut parts = Vec::with_capacity(2 * self.held.len() + 1);
+        let mut begin = 0;
+        let ends = self.held.iter().map(|(end, values)| (*end, values.as_slice()));
+        for (end, values) in ends.chain([(self.bytes.len(), &[] as &[u8])]) {
+            for part in [&self.bytes[begin..end], values] {
+                let passed = from.min(part.len());
+                from -= passed;
+                if passed < part.len() {
+                    parts.push(IoSlice::new(&part[passed..]));
+                }
+            }
+            begin = end;
+        }
+        parts
+    }
+
+    fn hold(&mut self, values: &Buffer) {
+        match values.len() < HELD_BYTES_MIN {
+            true => self.bytes.extend_from_slice(values.as_slice()),
+            false => self.held.push((self.bytes.len(), values.clone())),
+        }
+    }
+}
+
+fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Frame) -> Result<()>) -> Result<Frame> {
+    let mut frame = Frame { bytes: vec![0; HEAD_BYTES], held: vec![] };
+    fill(&mut frame)?;
     let too_large = |_| Error::resource("a batch has too many bytes for a function");
-    let length = u32::try_from(bytes.len() - HEAD_BYTES).map_err(too_large)?;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    bytes[4] = kind;
-    bytes[8..HEAD_BYTES].copy_from_slice(&number.to_le_bytes());
-    Ok(bytes)
+    let length = u32::try_from(frame.len() - HEAD_BYTES).map_err(too_large)?;
+    let head = &mut frame.bytes[..HEAD_BYTES];
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4] = kind;
+    head[8..].copy_from_slice(&number.to_le_bytes());
+    Ok(frame)
 }
 
 /// Makes a function known.
-pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
+pub(crate) fn load(code: &Code, number: u64) -> Result<Frame> {
     let CodeSpec { name, parameters, returns, form, source, export, columns, limits, steps } = &code.spec;
-    frame(LOAD, number, |bytes| {
+    // A module sees JSON as the text that it is.
+    let told = |kind: Kind| match (kind, form.runtime()) {
+        (Kind::Json, Runtime::Wasm) => Kind::Text as u8,
+        (kind, _) => kind as u8,
+    };
+    frame(LOAD, number, |Frame { bytes, .. }| {
         bytes.extend(code.number().to_le_bytes());
-        bytes.extend([*form as u8, *returns as u8]);
+        bytes.extend([*form as u8, told(*returns)]);
         bytes.extend(short_length(parameters.len())?.to_le_bytes());
         for (name, kind) in parameters {
-            bytes.push(*kind as u8);
+            bytes.push(told(*kind));
             add_name(bytes, name)?;
         }
         add_name(bytes, if form.runtime() == Runtime::Wasm { export } else { name })?;
@@ -167,8 +222,8 @@ pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
 }
 
 /// Makes a function unknown.
-pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
-    frame(FORGET, 0, |bytes| {
+pub(crate) fn forget(code: u64) -> Result<Frame> {
+    frame(FORGET, 0, |Frame { bytes, .. }| {
         bytes.extend(code.to_le_bytes());
         Ok(())
     })
@@ -176,22 +231,22 @@ pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
 
 /// Calls a function for these rows. The columns are of the kinds of its parameters, or alike; of [`Form::Groups`] there
 /// is one, of texts; of the steps of an aggregate the first has the numbers of the groups, in the place of the state.
-pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
-    frame(CALL, number, |bytes| {
-        bytes.extend(code.number().to_le_bytes());
-        bytes.extend(length(rows)?.to_le_bytes());
-        bytes.extend(short_length(columns.len())?.to_le_bytes());
+pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Frame> {
+    frame(CALL, number, |frame| {
+        frame.bytes.extend(code.number().to_le_bytes());
+        frame.bytes.extend(length(rows)?.to_le_bytes());
+        frame.bytes.extend(short_length(columns.len())?.to_le_bytes());
         match code.spec.form {
-            Form::Arrow => add_stream(bytes, columns, rows),
-            Form::Groups => columns.iter().try_for_each(|column| add_column(bytes, column, Kind::Text)),
+            Form::Arrow => add_stream(&mut frame.bytes, columns, rows),
+            Form::Groups => columns.iter().try_for_each(|column| add_column(frame, column, Kind::Text)),
             Form::Steps | Form::WasmSteps | Form::WasmArrowSteps => {
                 let kinds = code.spec.parameters.iter().skip(1).map(|(_, kind)| *kind);
                 let mut columns = columns.iter().zip([Kind::Integer].into_iter().chain(kinds));
-                columns.try_for_each(|(column, kind)| add_column(bytes, column, kind))
+                columns.try_for_each(|(column, kind)| add_column(frame, column, kind))
             }
             Form::Rows | Form::RowSets | Form::Wasm | Form::WasmArrow => {
                 let mut columns = columns.iter().zip(&code.spec.parameters);
-                columns.try_for_each(|(column, (_, kind))| add_column(bytes, column, *kind))
+                columns.try_for_each(|(column, (_, kind))| add_column(frame, column, *kind))
             }
         }
     })
@@ -215,24 +270,25 @@ fn no_array(error: arrow::error::ArrowError) -> Error {
     Error::bug(format!("a column cannot be sent to a function: {error}"))
 }
 
-fn add_column(bytes: &mut Vec<u8>, column: &ArrayRef, kind: Kind) -> Result<()> {
+fn add_column(frame: &mut Frame, column: &ArrayRef, kind: Kind) -> Result<()> {
     let column = match *column.data_type() == kind.arrow() {
         true => column.clone(),
         false => cast(column, &kind.arrow()).map_err(no_array)?,
     };
     let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+    let bytes = &mut frame.bytes;
     bytes.push(u8::from(nulls.is_some()));
     if let Some(nulls) = nulls {
         bytes.extend(nulls.iter().map(u8::from));
     }
     match kind {
         Kind::Boolean => bytes.extend(column.as_boolean().values().iter().map(u8::from)),
-        Kind::SmallInt => add_numbers::<Int16Type, 2>(bytes, &column, i16::to_le_bytes),
-        Kind::Integer => add_numbers::<Int32Type, 4>(bytes, &column, i32::to_le_bytes),
-        Kind::BigInt => add_numbers::<Int64Type, 8>(bytes, &column, i64::to_le_bytes),
-        Kind::Real => add_numbers::<Float32Type, 4>(bytes, &column, f32::to_le_bytes),
-        Kind::Double => add_numbers::<Float64Type, 8>(bytes, &column, f64::to_le_bytes),
-        Kind::Numeric | Kind::Text | Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs => {
+        Kind::SmallInt => add_numbers::<Int16Type, 2>(frame, &column, i16::to_le_bytes),
+        Kind::Integer => add_numbers::<Int32Type, 4>(frame, &column, i32::to_le_bytes),
+        Kind::BigInt => add_numbers::<Int64Type, 8>(frame, &column, i64::to_le_bytes),
+        Kind::Real => add_numbers::<Float32Type, 4>(frame, &column, f32::to_le_bytes),
+        Kind::Double => add_numbers::<Float64Type, 8>(frame, &column, f64::to_le_bytes),
+        Kind::Numeric | Kind::Text | Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs | Kind::Row => {
             let texts = column.as_string_view();
             add_blobs(bytes, (0..texts.len()).map(|row| (texts.is_valid(row), texts.value(row).as_bytes())))?;
         }
@@ -240,21 +296,50 @@ fn add_column(bytes: &mut Vec<u8>, column: &ArrayRef, kind: Kind) -> Result<()> 
             let blobs = column.as_binary_view();
             add_blobs(bytes, (0..blobs.len()).map(|row| (blobs.is_valid(row), blobs.value(row))))?;
         }
+        Kind::BooleanList
+        | Kind::SmallIntList
+        | Kind::IntegerList
+        | Kind::BigIntList
+        | Kind::RealList
+        | Kind::DoubleList
+        | Kind::NumericList
+        | Kind::TextList
+        | Kind::BytesList => add_lists(frame, column.as_list::<i32>(), kind.element().unwrap_or(Kind::Text))?,
     }
     Ok(())
 }
 
+/// Lengths, then the elements as a column; of what is not valid none.
+fn add_lists(frame: &mut Frame, lists: &ListArray, element: Kind) -> Result<()> {
+    let ranges = lists.offsets().windows(2).enumerate().map(|(row, ends)| match lists.is_valid(row) {
+        true => ends[0]..ends[1],
+        false => 0..0,
+    });
+    let ranges = ranges.collect::<Vec<_>>();
+    for range in &ranges {
+        frame.bytes.extend(length(range.len())?.to_le_bytes());
+    }
+    let (first, last) = (lists.offsets()[0] as usize, lists.offsets()[lists.len()] as usize);
+    let elements = match ranges.iter().map(ExactSizeIterator::len).sum::<usize>() == last - first {
+        true => lists.values().slice(first, last - first),
+        // What stands for NULL has elements as well.
+        false => {
+            take(lists.values(), &Int32Array::from_iter_values(ranges.into_iter().flatten()), None).map_err(no_array)?
+        }
+    };
+    add_column(frame, &elements, element)
+}
+
 fn add_numbers<T: ArrowPrimitiveType, const N: usize>(
-    bytes: &mut Vec<u8>,
+    frame: &mut Frame,
     column: &ArrayRef,
     to_bytes: fn(T::Native) -> [u8; N],
 ) {
     let values = column.as_primitive::<T>().values();
-    bytes.reserve(values.len() * N);
     // As they lie in memory, which is how they are sent.
     match cfg!(target_endian = "little") {
-        true => bytes.extend_from_slice(values.inner().as_slice()),
-        false => values.iter().for_each(|value| bytes.extend(to_bytes(*value))),
+        true => frame.hold(values.inner()),
+        false => values.iter().for_each(|value| frame.bytes.extend(to_bytes(*value))),
     }
 }
 
@@ -296,7 +381,12 @@ fn add_stream(bytes: &mut Vec<u8>, columns: &[ArrayRef], rows: usize) -> Result<
 
 /// What a frame of a process says.
 pub fn reply(kind: u8, payload: Vec<u8>) -> std::result::Result<Reply, Malformed> {
-    let mut rest = Rest(&payload);
+    reply_of(kind, Buffer::from_vec(payload))
+}
+
+/// The same of bytes that values may stay in.
+pub(crate) fn reply_of(kind: u8, payload: Buffer) -> std::result::Result<Reply, Malformed> {
+    let mut rest = Rest::of(&payload);
     match kind {
         HELLO => Ok(Reply::Hello(String::from_utf8_lossy(&payload).into_owned())),
         LOADED => Ok(Reply::Loaded),
@@ -326,53 +416,109 @@ pub fn reply(kind: u8, payload: Vec<u8>) -> std::result::Result<Reply, Malformed
 
 /// The values of an answer for so many rows.
 pub fn values(payload: &[u8], returns: Kind, form: Form, rows: usize) -> std::result::Result<Answer, Malformed> {
-    let mut rest = Rest(payload);
+    values_in(Rest::of(payload), returns, form, rows)
+}
+
+/// The same of bytes in which numbers stay, if they lie where such numbers may.
+pub(crate) fn values_of(
+    payload: &Buffer,
+    returns: Kind,
+    form: Form,
+    rows: usize,
+) -> std::result::Result<Answer, Malformed> {
+    values_in(Rest { held: Some(payload), ..Rest::of(payload) }, returns, form, rows)
+}
+
+fn values_in(mut rest: Rest<'_>, returns: Kind, form: Form, rows: usize) -> std::result::Result<Answer, Malformed> {
     let values_form = rest.byte()?;
     if (form == Form::Arrow) != (values_form == ARROW) {
         return Malformed::because(format!("values of the form {values_form}"));
     }
     if form == Form::Arrow {
-        return stream(rest.0, rows).map(Answer::Values);
+        return stream(rest.bytes, rows).map(Answer::Values);
     }
+    let answer = column(&mut rest, values_form, returns, rows)?;
+    rest.end()?;
+    Ok(answer)
+}
+
+/// The values of a form that are so many rows.
+fn column(rest: &mut Rest<'_>, values_form: u8, returns: Kind, rows: usize) -> std::result::Result<Answer, Malformed> {
     let nulls = match rest.byte()? {
         0 => None,
         1 => Some(NullBuffer::from_iter(rest.take(rows)?.iter().map(|byte| *byte != 0))),
         other => return Malformed::because(format!("NULLs of the form {other}")),
     };
-    let answer = match (values_form, returns) {
-        (TEXTS, _) => Answer::Texts(texts(&mut rest, nulls, rows)?),
+    if let (NATIVE, Some(element)) = (values_form, returns.element()) {
+        return lists(rest, nulls, rows, element);
+    }
+    Ok(match (values_form, returns) {
+        (TEXTS, _) => Answer::Texts(texts(rest, nulls, rows)?),
         (NATIVE, Kind::Boolean) => {
             let values = rest.take(rows)?.iter().map(|byte| *byte != 0).collect();
             Answer::Values(Arc::new(BooleanArray::new(values, nulls)))
         }
         (NATIVE, Kind::SmallInt | Kind::Integer | Kind::BigInt) => {
-            integers(Int64Array::new(eights(&mut rest, rows, i64::from_le_bytes)?.into(), nulls), returns)?
+            integers(Int64Array::new(eights(rest, rows, i64::from_le_bytes)?, nulls), returns)?
         }
         (NATIVE, Kind::Real | Kind::Double) => {
-            floats(Float64Array::new(eights(&mut rest, rows, f64::from_le_bytes)?.into(), nulls), returns)
+            floats(Float64Array::new(eights(rest, rows, f64::from_le_bytes)?, nulls), returns)
         }
         (NATIVE, Kind::Bytes) => {
             let mut builder = BinaryViewBuilder::with_capacity(rows);
-            blobs(&mut rest, nulls, rows, |blob| {
+            blobs(rest, nulls, rows, |blob| {
                 builder.append_option(blob);
                 Ok(())
             })?;
             Answer::Values(Arc::new(builder.finish()))
         }
         (other, returns) => return Malformed::because(format!("{returns:?} in the form {other}")),
-    };
-    rest.end()?;
-    Ok(answer)
+    })
 }
 
-/// Numbers of eight bytes each. Not by a pointer to what makes one: the loop is a copy then.
-fn eights<T>(
+/// Arrays: how many elements each has, and all elements with their form in front.
+fn lists(
+    rest: &mut Rest<'_>,
+    nulls: Option<NullBuffer>,
+    rows: usize,
+    element: Kind,
+) -> std::result::Result<Answer, Malformed> {
+    let (lengths, _) = rest.take(rows.saturating_mul(4))?.as_chunks::<4>();
+    let lengths = lengths.iter().map(|length| u32::from_le_bytes(*length) as usize).collect::<Vec<_>>();
+    let count = lengths.iter().sum::<usize>();
+    let elements_form = rest.byte()?;
+    // Each element takes a byte at least, and there are no more than a list counts.
+    if count > rest.bytes.len() || i32::try_from(count).is_err() {
+        return Malformed::because(format!("{} bytes where {count} elements were to come", rest.bytes.len()));
+    }
+    let elements = match column(rest, elements_form, element, count)? {
+        Answer::Texts(elements) if matches!(element, Kind::Numeric | Kind::Text) => elements,
+        Answer::Values(elements) => elements,
+        Answer::Texts(_) => return Malformed::because(format!("elements of {element:?} as texts")),
+        outside @ Answer::OutOfRange(..) => return Ok(outside),
+    };
+    let item = Arc::new(Field::new("item", elements.data_type().clone(), true));
+    let list = ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), elements, nulls);
+    list.map(|list| Answer::Values(Arc::new(list))).map_err(|error| Malformed(format!("no arrays: {error}")))
+}
+
+/// Numbers of eight bytes each: where they lie, if they may stay. Not by a pointer to what makes one: the loop is a
+/// copy then.
+fn eights<T: ArrowNativeType>(
     rest: &mut Rest<'_>,
     rows: usize,
     of_bytes: impl Fn([u8; 8]) -> T,
-) -> std::result::Result<Vec<T>, Malformed> {
-    let (chunks, _) = rest.take(rows.saturating_mul(8))?.as_chunks::<8>();
-    Ok(chunks.iter().map(|chunk| of_bytes(*chunk)).collect())
+) -> std::result::Result<ScalarBuffer<T>, Malformed> {
+    let bytes = rest.take(rows.saturating_mul(8))?;
+    if let Some(held) = rest.held.filter(|_| cfg!(target_endian = "little"))
+        && bytes.len() >= HELD_BYTES_MIN
+        && bytes.as_ptr().cast::<T>().is_aligned()
+    {
+        let from = bytes.as_ptr() as usize - held.as_ptr() as usize;
+        return Ok(held.slice_with_length(from, bytes.len()).into());
+    }
+    let (chunks, _) = bytes.as_chunks::<8>();
+    Ok(chunks.iter().map(|chunk| of_bytes(*chunk)).collect::<Vec<_>>().into())
 }
 
 fn integers(values: Int64Array, returns: Kind) -> std::result::Result<Answer, Malformed> {
@@ -454,8 +600,8 @@ fn stream(bytes: &[u8], rows: usize) -> std::result::Result<ArrayRef, Malformed>
 
 /// Fails if a message of the stream says that it is longer than what came: the reader would allocate that.
 fn check_lengths(bytes: &[u8]) -> std::result::Result<(), Malformed> {
-    let mut rest = Rest(bytes);
-    while !rest.0.is_empty() {
+    let mut rest = Rest::of(bytes);
+    while !rest.bytes.is_empty() {
         let length = match rest.number()? {
             0xffff_ffff => rest.number()?,
             length => length,
@@ -473,14 +619,22 @@ fn check_lengths(bytes: &[u8]) -> std::result::Result<(), Malformed> {
 }
 
 /// What is left to read.
-struct Rest<'b>(&'b [u8]);
+struct Rest<'b> {
+    bytes: &'b [u8],
+    /// What the bytes are a part of, if values may stay in it.
+    held: Option<&'b Buffer>,
+}
 
 impl<'b> Rest<'b> {
+    fn of(bytes: &'b [u8]) -> Self {
+        Self { bytes, held: None }
+    }
+
     fn take(&mut self, count: usize) -> std::result::Result<&'b [u8], Malformed> {
-        let Some((taken, rest)) = self.0.split_at_checked(count) else {
-            return Malformed::because(format!("{} bytes where {count} were to come", self.0.len()));
+        let Some((taken, rest)) = self.bytes.split_at_checked(count) else {
+            return Malformed::because(format!("{} bytes where {count} were to come", self.bytes.len()));
         };
-        self.0 = rest;
+        self.bytes = rest;
         Ok(taken)
     }
 
@@ -494,7 +648,7 @@ impl<'b> Rest<'b> {
     }
 
     fn end(&self) -> std::result::Result<(), Malformed> {
-        match self.0.len() {
+        match self.bytes.len() {
             0 => Ok(()),
             left => Malformed::because(format!("{left} bytes too many")),
         }
@@ -507,7 +661,7 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [Kind; 9] = [
+    const KINDS: [Kind; 12] = [
         Kind::Boolean,
         Kind::SmallInt,
         Kind::Integer,
@@ -517,6 +671,9 @@ mod tests {
         Kind::Numeric,
         Kind::Text,
         Kind::Bytes,
+        Kind::BooleanList,
+        Kind::TextList,
+        Kind::SmallIntList,
     ];
 
     #[test]
@@ -537,6 +694,62 @@ mod tests {
             super::values(&payload, Kind::BigInt, Form::Rows, 2).unwrap_err(),
             Malformed("1 bytes too many".to_owned())
         );
+    }
+
+    #[test]
+    fn arrays_go_and_come_with_their_elements() {
+        let elements = Arc::new(Int16Array::from(vec![Some(1), Some(2), None, Some(3)]));
+        let item = Arc::new(Field::new("item", DataType::Int16, true));
+        let valid = Some(NullBuffer::from(vec![true, false, true]));
+        // What stands for NULL has an element.
+        let lists: ArrayRef = Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([1, 1, 2]), elements, valid));
+        let sent = |column: &ArrayRef| {
+            let mut frame = Frame::default();
+            add_column(&mut frame, column, Kind::SmallIntList).unwrap();
+            frame.bytes
+        };
+        let lengths = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
+        assert_eq!(sent(&lists), [&[1, 1, 0, 1][..], &lengths, &[1, 1, 0, 1, 1, 0, 0, 0, 3, 0]].concat());
+        assert_eq!(sent(&lists.slice(2, 1)), [0, 2, 0, 0, 0, 1, 0, 1, 0, 0, 3, 0]);
+
+        let mut payload = [&[NATIVE, 1, 1, 0, 1][..], &lengths, &[NATIVE, 1, 1, 0, 1]].concat();
+        payload.extend([7_i64, 0, -1].iter().flat_map(|value| value.to_le_bytes()));
+        let read = |payload: &[u8], returns| super::values(payload, returns, Form::Wasm, 3);
+        let Ok(Answer::Values(values)) = read(&payload, Kind::SmallIntList) else { panic!() };
+        let expected = [Some(vec![Some(7)]), None, Some(vec![None, Some(-1)])];
+        assert_eq!(*values.as_list::<i32>(), ListArray::from_iter_primitive::<Int16Type, _, _>(expected));
+        payload.truncate(payload.len() - 1);
+        assert!(read(&payload, Kind::SmallIntList).is_err());
+        // No room is made for elements that do not come.
+        let forged = [&[NATIVE, 0][..], &[255; 12], &[NATIVE, 0]].concat();
+        assert!(read(&forged, Kind::TextList).is_err() && read(&forged, Kind::BooleanList).is_err());
+    }
+
+    #[test]
+    fn values_stay_where_they_lie_and_are_sent_from_any_byte_on() {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
+        let mut frame = Frame { bytes: vec![1, 2], held: vec![] };
+        add_column(&mut frame, &column, Kind::BigInt).unwrap();
+        add_column(&mut frame, &column.slice(990, 10), Kind::BigInt).unwrap();
+        add_column(&mut frame, &column.slice(1, 999), Kind::BigInt).unwrap();
+        let whole = |from| frame.parts_from(from).iter().flat_map(|part| part.to_vec()).collect::<Vec<_>>();
+        let bytes = |range: std::ops::Range<i64>| range.flat_map(i64::to_le_bytes).collect::<Vec<_>>();
+        let expected = [&[1, 2, 0][..], &bytes(0..1000), &[0], &bytes(990..1000), &[0], &bytes(1..1000)].concat();
+        assert_eq!((frame.held.len(), frame.len()), (2, expected.len()));
+        for from in [0, 1, 3, 7, 8002, 8003, 8004, 8083, 8085, expected.len() - 1, expected.len()] {
+            assert_eq!(whole(from), expected[from..], "{from}");
+        }
+
+        for padding in 0..8 {
+            let payload = [&vec![0; padding][..], &[NATIVE, 0], &bytes(0..1000)].concat();
+            let payload = Buffer::from_vec(payload);
+            let answer = values_of(&payload.slice(padding), Kind::BigInt, Form::Rows, 1000);
+            let Ok(Answer::Values(values)) = answer else { panic!("{answer:?}") };
+            assert_eq!(&values, &column);
+            let lies_there = payload.as_slice().as_ptr_range().contains(&values.to_data().buffers()[0].as_ptr());
+            let may_lie = (payload.as_ptr() as usize + padding + 2).is_multiple_of(8);
+            assert_eq!(lies_there, may_lie, "{padding}");
+        }
     }
 
     #[test]

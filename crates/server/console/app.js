@@ -115,6 +115,7 @@ function preview(result, begun) {
 function finish(result, begun, explain) {
   const took = duration((performance.now() - begun.began) * 1000);
   plan = null;
+  if (result.notices.length) say("quiet lines", result.notices.map(({ severity, message }) => `${severity.toLowerCase()}: ${message}`).join("\n"));
   const document = planOf(result);
   if (document) {
     plan = document.text ? h("pre", { class: "planText", tabindex: 0 }, document.text) : drawnPlan(document.json);

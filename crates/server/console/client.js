@@ -11,8 +11,9 @@ export class QueryError extends Error {
 }
 
 /**
- * Runs one statement. Gives `{columns, rows, more, query}`, or `{command, rows}` for one that does something; stops reading,
- * which cancels the query, at `rowsMax` rows. `arrived` is called with what is there each time some rows are.
+ * Runs one statement. Gives `{columns, rows, more, query, notices}`, or `{command, rows, notices}` for one that does
+ * something; stops reading, which cancels the query, at `rowsMax` rows. `arrived` is called with what is there each time some
+ * rows are.
  */
 export async function run(sql, { signal, rowsMax, arrived } = {}) {
   const response = await asked("/v1/sql", {
@@ -23,7 +24,8 @@ export async function run(sql, { signal, rowsMax, arrived } = {}) {
   });
   const stream = response.body.pipeThrough(new TextDecoderStream()).getReader();
   const reader = new RowReader();
-  const result = { columns: [], rows: [], more: false, query: Number(response.headers.get("X-Query-Id")) || null };
+  const query = Number(response.headers.get("X-Query-Id")) || null;
+  const result = { columns: [], rows: [], more: false, query, notices: [] };
   for (;;) {
     const { done, value } = await stream.read().catch((error) => {
       if (signal?.aborted) throw error;
@@ -41,9 +43,10 @@ export async function run(sql, { signal, rowsMax, arrived } = {}) {
     arrived?.(result);
   }
   if (!reader.head) {
-    const { command, rows } = JSON.parse(reader.rest());
-    return { command, rows };
+    const { command, rows, notices = [] } = JSON.parse(reader.rest());
+    return { command, rows, notices };
   }
+  if (!result.more) result.notices = reader.tail().notices ?? [];
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Reads the answer of `POST /v1/sql` while it arrives: `{"query":7,"columns":[…],"rows":[[…],…],"row_count":2}`.
+// Reads the answer of `POST /v1/sql` while it arrives: `{"query":7,"columns":[…],"rows":[[…],…],"row_count":2}`, perhaps
+// with `"notices":[…]` at its end.
 //
 // Rows are given as soon as they are whole, so that the first ones are shown while others are on their way, and reading can
 // stop when there are enough.
@@ -36,7 +37,7 @@ export class RowReader {
       else if (character === "[" || character === "{") {
         if (this.#depth === 1 && !this.head && /"rows"\s*:\s*$/.test(text.slice(0, this.#at))) {
           this.head = JSON.parse(`${text.slice(0, this.#at)}[]}`);
-        } else if (this.#depth === 2 && this.head) this.#start = this.#at;
+        } else if (this.#depth === 2 && this.head && !this.ended) this.#start = this.#at;
         this.#depth++;
       } else if (character === "]" || character === "}") {
         this.#depth--;
@@ -44,10 +45,18 @@ export class RowReader {
           rows.push(JSON.parse(text.slice(this.#start, this.#at + 1), exact));
           this.#start = this.#at + 1;
         }
-        if (this.#depth === 1 && this.head) this.ended = true;
+        if (this.#depth === 1 && this.head && !this.ended) {
+          this.ended = true;
+          this.#start = this.#at + 1;
+        }
       }
     }
     return rows;
+  }
+
+  /** The object behind its rows, once all of it is there. */
+  tail() {
+    return this.ended ? JSON.parse(`{${this.#text.slice(this.#start).replace(/^\s*,/, "")}`) : {};
   }
 
   /** What is left at the end: the whole text, if it had no rows. */

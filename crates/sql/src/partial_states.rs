@@ -23,7 +23,7 @@ use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Group
 use diligence_base::Error;
 use diligence_engine::batch::compacted;
 use diligence_engine::expressions::Outside;
-use diligence_engine::stages::{Caller, outside};
+use diligence_engine::stages::{Caller, briefly_outside, outside};
 use diligence_storage::foreign_error::to_datafusion;
 
 /// Rows that are gathered before they go to a process, and their bytes.
@@ -270,7 +270,7 @@ impl States {
             });
         }
         drop(rows);
-        let states = outside(|caller| match caller.is_stopped() {
+        let states = briefly_outside(|caller| match caller.is_stopped() {
             true => Err(Error::cancelled()),
             false => self.parts.step.states(&columns, ids.len(), caller),
         });

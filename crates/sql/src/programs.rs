@@ -69,32 +69,63 @@ pub(crate) struct Carried {
     pub sql_type: SqlType,
     /// How it is sent.
     pub kind: Kind,
+    /// The names in it, of a row that is the value of a function in Python.
+    pub fields: Vec<String>,
 }
 
 impl Carried {
-    /// How arguments of a type are sent; arrays and rows go to Python as JSON. Fails with 0A000 if they are not sent.
+    /// How arguments of a type are sent; arrays and rows go to Python as JSON, to WebAssembly only rows and arrays of
+    /// arrays. Fails with 0A000 if they are not sent.
     pub(crate) fn argument(sql_type: &SqlType, form: Form) -> Result<Self> {
+        let is_wasm = form.runtime() == Runtime::Wasm;
         match sql_type {
+            SqlType::Array(element) if is_wasm && has_column(element) => Self::list(element, form),
+            SqlType::Array(_) | SqlType::Record(_) if is_wasm => Ok(Self::new(SqlType::Json, Kind::Json)),
             SqlType::Array(_) | SqlType::Record(_) if matches!(form, Form::Rows | Form::RowSets | Form::Groups) => {
-                Ok(Self { sql_type: SqlType::Json, kind: kind_of_json(sql_type) })
+                Ok(Self::new(SqlType::Json, kind_of_json(sql_type)))
             }
             other => Self::of(other, form),
         }
     }
 
-    /// How the value of a function is sent; arrays come from Python as their texts. Fails with 0A000 if it is not sent.
+    /// How the value of a function is sent; arrays and rows come from Python as their texts, and so do rows and arrays
+    /// of arrays from WebAssembly. Fails with 0A000 if it is not sent.
     pub(crate) fn value(sql_type: &SqlType, form: Form) -> Result<Self> {
+        let is_wasm = form.runtime() == Runtime::Wasm;
         match sql_type {
+            SqlType::Array(element) if is_wasm && has_column(element) => Self::list(element, form),
+            SqlType::Array(_) if is_wasm => Ok(Self::new(SqlType::Text, Kind::Text)),
+            SqlType::Record(fields) if is_wasm && fields.is_row() => Ok(Self::new(SqlType::Text, Kind::Text)),
             SqlType::Array(_) if matches!(form, Form::Rows | Form::Groups) => {
-                Ok(Self { sql_type: SqlType::Text, kind: kind_of_json(sql_type) })
+                Ok(Self::new(SqlType::Text, kind_of_json(sql_type)))
+            }
+            SqlType::Record(fields) if fields.is_row() && matches!(form, Form::Rows | Form::Groups) => {
+                let fields = fields.iter().map(|field| field.name.clone()).collect();
+                Ok(Self { fields, ..Self::new(SqlType::Text, Kind::Row) })
             }
             other => Self::of(other, form),
         }
     }
 
-    /// Whether it is an array or a row.
+    fn new(sql_type: SqlType, kind: Kind) -> Self {
+        Self { sql_type, kind, fields: vec![] }
+    }
+
+    /// Arrays that go in columns of WebAssembly.
+    fn list(element: &SqlType, form: Form) -> Result<Self> {
+        let element = Self::of(element, form)?;
+        let kind = element.kind.list().ok_or_else(|| Error::bug("elements that go in no column"))?;
+        Ok(Self::new(SqlType::array_of(element.sql_type), kind))
+    }
+
+    /// Whether it is an array or a row that is sent as JSON.
     pub(crate) fn has_parts(&self) -> bool {
         matches!(self.kind, Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs)
+    }
+
+    /// Whether steps of aggregates take and give it in processes.
+    pub(crate) fn goes_through_steps(&self) -> bool {
+        !self.has_parts() && self.kind != Kind::Row && self.kind.element().is_none()
     }
 
     /// How values of a type are sent that have no parts, or arrays as they are. Fails with 0A000 if they are not sent.
@@ -103,7 +134,7 @@ impl Carried {
             Array, BigInt, Boolean, Bytea, Char, Date, Double, Integer, Interval, Json, Jsonb, Name, Numeric, Real,
             SmallInt, Text, Time, Timestamp, TimestampTz, Uuid, Varchar,
         };
-        let own = |kind| Ok(Self { sql_type: sql_type.without_modifier(), kind });
+        let own = |kind| Ok(Self::new(sql_type.without_modifier(), kind));
         let is_own = |element: &SqlType| {
             Self::of(element, form).is_ok_and(|carried| carried.sql_type == element.without_modifier())
         };
@@ -117,9 +148,9 @@ impl Carried {
             Double => own(Kind::Double),
             Bytea => own(Kind::Bytes),
             Numeric(_) | Date | Timestamp | TimestampTz if form == Form::Arrow => own(Kind::Text),
-            Numeric(_) => Ok(Self { sql_type: Text, kind: Kind::Numeric }),
+            Numeric(_) => Ok(Self::new(Text, Kind::Numeric)),
             Text | Varchar(_) | Char(_) | Name | Date | Time | Timestamp | TimestampTz | Interval | Uuid | Json
-            | Jsonb => Ok(Self { sql_type: Text, kind: Kind::Text }),
+            | Jsonb => Ok(Self::new(Text, Kind::Text)),
             other => {
                 let error =
                     Error::unsupported(format!("functions in other languages cannot take or return type {other}"));
@@ -127,6 +158,11 @@ impl Carried {
             }
         }
     }
+}
+
+/// Whether arrays of such elements go in a column of WebAssembly.
+fn has_column(element: &SqlType) -> bool {
+    !matches!(element, SqlType::Array(_) | SqlType::Record(_))
 }
 
 /// How arrays and rows of a type are sent, by what is in them.
@@ -175,7 +211,7 @@ impl ProgramCall<'_> {
                 Runtime::Python => String::new(),
                 Runtime::Wasm => self.program.export.clone().unwrap_or_else(|| self.name.to_owned()),
             },
-            columns: self.columns.clone(),
+            columns: if self.columns.is_empty() { self.returns.fields.clone() } else { self.columns.clone() },
             limits: self.program.limits,
             steps,
         })
@@ -184,8 +220,11 @@ impl ProgramCall<'_> {
     /// Whether it is a module's function of numbers. No number of WebAssembly is NULL.
     fn takes_numbers(&self) -> bool {
         let mut kinds = self.parameters.iter().map(|(_, carried)| carried.kind).chain([self.returns.kind]);
-        let has_number = |kind| !matches!(kind, Kind::Numeric | Kind::Text | Kind::Bytes);
-        self.program.form == Form::Wasm && kinds.all(has_number)
+        let is_number = |kind| {
+            use Kind::{BigInt, Boolean, Double, Integer, Real, SmallInt};
+            matches!(kind, Boolean | SmallInt | Integer | BigInt | Real | Double)
+        };
+        self.program.form == Form::Wasm && kinds.all(is_number)
     }
 
     /// Looks whether a process takes it. Fails as [`Pool::check`] does.
@@ -314,6 +353,10 @@ impl diligence_pool::Caller for Asker<'_> {
         self.0.printed(Message::notice(text));
     }
 
+    fn waits(&self) {
+        self.0.leave();
+    }
+
     fn limits(&self) -> FunctionLimits {
         self.0.function_limits()
     }
@@ -338,6 +381,10 @@ impl Outside for PoolFunction {
 
     fn is_strict(&self) -> bool {
         self.is_strict
+    }
+
+    fn is_brief(&self) -> bool {
+        true
     }
 
     fn call(&self, arguments: &[ArrayRef], rows: usize, caller: &dyn Caller) -> Result<ArrayRef> {
@@ -386,6 +433,10 @@ impl PoolFunction {
     fn read(&self, answer: Answer) -> Result<ArrayRef> {
         let (array, is_text) = match answer {
             Answer::Values(array) => {
+                let array = match array.data_type() {
+                    DataType::Dictionary(_, values) => arrow::compute::cast(&array, values).map_err(from_arrow)?,
+                    _ => array,
+                };
                 let is_text = matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
                 (array, is_text)
             }
@@ -413,7 +464,11 @@ impl PoolFunction {
         if fits(found, &wanted) && can_cast_types(found, &wanted) {
             let options = ArrowCast { safe: false, ..ArrowCast::default() };
             let array = cast_with_options(&array, &wanted, &options);
-            let array = array.map_err(|error| from_arrow(error).with_code("22003"))?;
+            let array = array.map_err(|error| {
+                let message =
+                    format!("a value of the function {} is out of range for type {}", self.name(), self.returns);
+                Error::value(message).with_code("22003").with_detail(error.to_string())
+            })?;
             return match has_zero_bytes(&array) {
                 true => Err(self.zero_byte()),
                 false => Ok(array),

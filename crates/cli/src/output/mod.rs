@@ -23,7 +23,7 @@ use diligence_base::Error;
 pub use collected::Collected;
 pub use frame::Frame;
 pub use lines::LineWriter;
-pub use text::printable;
+pub use text::{printable, printable_lines};
 
 /// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

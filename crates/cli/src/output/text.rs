@@ -101,6 +101,11 @@ pub fn printable(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
+/// The same of a text of several lines, which stay lines. Blanks at its end are none.
+pub fn printable_lines(text: &str) -> String {
+    text.trim_end().lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -118,6 +123,12 @@ mod tests {
         let options = options().with_null("-");
         let formatters = formatters(&batch, &options).unwrap();
         (0..batch.num_rows()).map(|row| formatters[0].value(row).to_string()).collect()
+    }
+
+    #[test]
+    fn lines_of_a_text_stay_lines_and_nothing_else_controls_a_terminal() {
+        assert_eq!(printable_lines("a\r\nb\u{1b}[2J\n\n"), "a\nb\\u{1b}[2J");
+        assert_eq!(printable_lines("\n"), "");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Functions whose values come from outside of the engine, and take their time.
 //!
-//! The engine calls them as it calls any function that it has no kernel for, with two differences: while it waits,
-//! another thread has its place ([`stages`](crate::stages)), and no plan that calls one takes the short path, whose
-//! thread is somebody else's.
+//! The engine calls them as it calls any function that it has no kernel for, with two differences: while it waits for
+//! longer than a moment, another thread has its place ([`stages`](crate::stages)), and no plan that calls one takes the
+//! short path, whose thread is somebody else's.
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -19,7 +19,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, to_datafusion};
 
-use crate::stages::{Caller, outside};
+use crate::stages::{Caller, briefly_outside, outside};
 
 /// A function whose values come from outside. May be called from many threads at once.
 pub trait Outside: Debug + Send + Sync {
@@ -37,6 +37,11 @@ pub trait Outside: Debug + Send + Sync {
 
     /// Whether a NULL among its arguments makes the value NULL without a call.
     fn is_strict(&self) -> bool;
+
+    /// Whether it mostly takes a moment. If so, it has its caller [leave](Caller::leave) as soon as it takes longer.
+    fn is_brief(&self) -> bool {
+        false
+    }
 
     /// Its values for these rows: as many as rows, of its type. Waits for them as long as the caller does; called on a
     /// thread that may wait.
@@ -146,10 +151,11 @@ impl OutsideFunction {
         if rows == 0 {
             return Ok(new_null_array(&self.function.returns(), 0));
         }
-        let values = outside(|caller| match caller.is_stopped() {
+        let call = |caller: &dyn Caller| match caller.is_stopped() {
             true => Err(Error::cancelled()),
             false => self.function.call(columns, rows, caller),
-        })?;
+        };
+        let values = if self.function.is_brief() { briefly_outside(call) } else { outside(call) }?;
         if (values.len(), values.data_type()) != (rows, &self.function.returns()) {
             let (name, found) = (self.function.name(), values.data_type());
             return Err(Error::bug(format!("{name} gave {} values of {found} for {rows} rows", values.len())));

@@ -31,7 +31,7 @@ mod scheduler;
 mod stage_workers;
 
 pub use info::{StageCounters, StageInfo, WorkerInfo};
-pub use outside::{Caller, Level, Message, caller, on_behalf_of, outside};
+pub use outside::{Caller, Level, Message, briefly_outside, caller, on_behalf_of, outside};
 pub use packet::{Arrival, Packet, PacketState, Quantum, Queueing, Step, Work};
 pub use policies::Policies;
 pub use policy::Policy;

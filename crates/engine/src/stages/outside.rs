@@ -2,7 +2,8 @@
 //!
 //! Most of what waits leaves a waker and gives its worker up. An expression cannot: it is a call, which has to come
 //! back with values. So the worker waits, and another thread takes its place ([`Scheduler::leave`]); no other query is
-//! held up. What waits asks every few milliseconds whether its query still wants the values.
+//! held up. What waits asks every few milliseconds whether its query still wants the values. Where values come within a
+//! moment, threads that come and go cost more than they do: what knows that says itself when it will wait for longer.
 //!
 //! [`Scheduler::leave`]: super::Scheduler
 
@@ -12,6 +13,8 @@ use std::sync::{Arc, Weak};
 
 use diligence_base::Error;
 use diligence_base::function_limits::FunctionLimits;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// How serious a message is, as PostgreSQL says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +74,7 @@ pub trait Caller: Send + Sync {
         FunctionLimits::default()
     }
 
-    /// The thread will wait, from now on.
+    /// The thread will wait, from now on. Of a caller that [`outside`] gives, may be said again and again.
     fn leave(&self) {}
 
     /// The thread goes on.
@@ -121,24 +124,59 @@ impl Caller for Alone {
     fn printed(&self, _message: Message) {}
 }
 
-/// Tells the caller that the thread is back, however it comes back.
-struct Away<'c>(&'c dyn Caller);
+/// A caller whose thread waits, or may: it leaves once, and is told that the thread is back, however that comes back.
+struct Away<'c> {
+    caller: &'c dyn Caller,
+    has_left: AtomicBool,
+}
+
+impl<'c> Away<'c> {
+    fn of(caller: &'c dyn Caller) -> Self {
+        Self { caller, has_left: AtomicBool::new(false) }
+    }
+}
+
+impl Caller for Away<'_> {
+    fn is_stopped(&self) -> bool {
+        self.caller.is_stopped()
+    }
+
+    fn printed(&self, message: Message) {
+        self.caller.printed(message);
+    }
+
+    fn function_limits(&self) -> FunctionLimits {
+        self.caller.function_limits()
+    }
+
+    fn leave(&self) {
+        if !self.has_left.swap(true, Ordering::Relaxed) {
+            self.caller.leave();
+        }
+    }
+}
 
 impl Drop for Away<'_> {
     fn drop(&mut self) {
-        self.0.come_back();
+        if self.has_left.load(Ordering::Relaxed) {
+            self.caller.come_back();
+        }
     }
 }
 
 /// Waits for something outside of the engine; what waits is told for whom.
 pub fn outside<T>(wait: impl FnOnce(&dyn Caller) -> T) -> T {
+    briefly_outside(|caller| {
+        caller.leave();
+        wait(caller)
+    })
+}
+
+/// The same for what mostly takes a moment: it has the caller leave as soon as it takes longer.
+pub fn briefly_outside<T>(wait: impl FnOnce(&dyn Caller) -> T) -> T {
     match caller() {
         None => wait(&Alone),
-        Some(caller) => {
-            caller.leave();
-            let _away = Away(caller.as_ref());
-            wait(caller.as_ref())
-        }
+        Some(caller) => wait(&Away::of(caller.as_ref())),
     }
 }
 
@@ -182,6 +220,16 @@ mod tests {
         });
         assert!(!outside(|caller| caller.is_stopped()));
         assert_eq!(*other.0.lock(), ["leaves", "inner", "comes back"]);
+        on_behalf_of(weak(&other), || {
+            other.0.lock().clear();
+            briefly_outside(|caller| caller.printed(Message::notice("at once")));
+            briefly_outside(|caller| {
+                caller.leave();
+                caller.printed(Message::notice("later"));
+                caller.leave();
+            });
+        });
+        assert_eq!(*other.0.lock(), ["at once", "leaves", "later", "comes back"]);
         assert_eq!(*noted.0.lock(), ["leaves", "comes back"].repeat(2));
     }
 }

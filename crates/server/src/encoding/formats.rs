@@ -169,10 +169,16 @@ impl BodyWriter {
         Ok(out)
     }
 
-    /// What comes after the rows.
-    pub(crate) fn end(&mut self) -> Result<Vec<u8>> {
+    /// What comes after the rows. JSON has a member for `notices`, if there are some; other formats have no place.
+    pub(crate) fn end(&mut self, notices: &[serde_json::Value]) -> Result<Vec<u8>> {
         match (self.format, self.arrow.as_mut()) {
-            (Format::Json, _) => Ok(format!("],\"row_count\":{}}}\n", self.rows).into_bytes()),
+            (Format::Json, _) => {
+                let notices = match notices {
+                    [] => String::new(),
+                    notices => format!(",\"notices\":{}", json!(notices)),
+                };
+                Ok(format!("],\"row_count\":{}{notices}}}\n", self.rows).into_bytes())
+            }
             (Format::Arrow, Some(writer)) => {
                 writer.finish().map_err(not_written)?;
                 Ok(std::mem::take(writer.get_mut()))
@@ -229,12 +235,13 @@ mod tests {
             let mut writer = BodyWriter::new(format, schema.clone()).unwrap();
             let mut out = writer.begin(Some(7));
             (0..batches).for_each(|_| out.extend(writer.batch(&batch).unwrap()));
-            out.extend(writer.end().unwrap());
+            out.extend(writer.end(&[json!({ "message": "said" })]).unwrap());
             out
         };
         let value: serde_json::Value = serde_json::from_slice(&written(Format::Json, 2)).unwrap();
         assert_eq!(value["rows"], json!([[1, "x,\"y\""], [null, null], [1, "x,\"y\""], [null, null]]));
         assert_eq!((&value["row_count"], &value["columns"][0]["type"]), (&json!(4), &json!("bigint")));
+        assert_eq!(value["notices"], json!([{ "message": "said" }]));
         assert_eq!(serde_json::from_slice::<serde_json::Value>(&written(Format::Json, 0)).unwrap()["rows"], json!([]));
         assert_eq!(written(Format::Csv, 1), b"a,\"b\"\"\"\n1,\"x,\"\"y\"\"\"\n,\n");
         assert_eq!(written(Format::JsonLines, 1).iter().filter(|byte| **byte == b'\n').count(), 2);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
-use diligence_db::{Isolation, Session};
+use diligence_db::{Isolation, Printed, Session};
 
 use super::running::{CommandDone, RunningStatement};
 use super::{Allowed, StatementExecution};
@@ -44,6 +44,8 @@ pub struct ScriptDone {
     pub last: CommandDone,
     /// How that was let in.
     pub passed: Passed,
+    /// What all statements have said beside their rows.
+    pub printed: Printed,
 }
 
 /// Rows that a script gives.
@@ -94,12 +96,13 @@ impl OpenBlock<'_> {
     pub async fn run(&self, asker: &Asker, statements: &[ScriptStatement]) -> Result<ScriptDone> {
         let mut rows = None;
         let mut last = None;
+        let printed = Printed::default();
         for statement in statements {
             let parsed = self.execution.parse(self.session, statement.sql.clone()).await?;
             let values = statement.values.clone();
             let start = self.execution.start(self.session, asker, &parsed, values, Allowed::Undoable);
             let running = start.await?;
-            let passed = running.passed().clone();
+            let (passed, said) = (running.passed().clone(), running.printed());
             let done = if running.is_command() {
                 running.finish().await?
             } else {
@@ -107,10 +110,11 @@ impl OpenBlock<'_> {
                 rows = Some(given);
                 done
             };
+            said.take().into_iter().for_each(|message| printed.add(message));
             last = Some((done, passed));
         }
         let (last, passed) = last.ok_or_else(|| Error::input("there is no statement").with_code("42601"))?;
-        Ok(ScriptDone { rows, last, passed })
+        Ok(ScriptDone { rows, last, passed, printed })
     }
 
     /// Makes the changes everybody's. Fails as [`Session::commit`] does; then nothing of them is there.

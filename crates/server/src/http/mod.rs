@@ -16,6 +16,7 @@
 mod console;
 mod endpoints;
 mod metrics;
+mod notices;
 mod openapi;
 mod placeholders;
 mod public;

@@ -93,8 +93,16 @@ fn responses(endpoint: &Endpoint) -> Value {
 
 fn done() -> Value {
     json!({ "type": "object", "properties": {
-        "command": { "type": "string" }, "rows": { "type": ["integer", "null"] },
+        "command": { "type": "string" }, "rows": { "type": ["integer", "null"] }, "notices": notices(),
     }})
+}
+
+fn notices() -> Value {
+    let text = json!({ "type": ["string", "null"] });
+    json!({ "type": "array", "items": { "type": "object", "properties": {
+        "severity": { "type": "string" }, "code": { "type": "string", "description": "SQLSTATE" },
+        "message": { "type": "string" }, "detail": text, "hint": text,
+    }}})
 }
 
 fn error() -> Value {
@@ -113,6 +121,7 @@ fn rows() -> Value {
         }}},
         "rows": { "type": "array", "items": { "type": "array" } },
         "row_count": { "type": "integer" },
+        "notices": notices(),
     }})
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use diligence_base::{Error, Result};
 use futures::{StreamExt, TryStreamExt};
 
-use super::{QUEUE_HEADER, queue_header};
+use super::{QUEUE_HEADER, notices, queue_header};
 use crate::encoding::formats::{BodyWriter, Format};
 use crate::execution::{Making, RunningStatement, delivered};
 use crate::registry::{Entry, Registered};
@@ -47,6 +47,7 @@ pub(crate) async fn response(
     let first = running.next().await.transpose()?;
     let mut writer = BodyWriter::new(format, schema)?;
     let beginning = writer.begin(running.id());
+    let said = if format == Format::Json { vec![] } else { notices::taken(&running.printed()) };
     let (query, queue) = (running.id(), queue_header(running.passed()));
     let making = BodyMaking {
         service: service.clone(),
@@ -64,6 +65,7 @@ pub(crate) async fn response(
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     response.headers_mut().insert(QUEUE_HEADER, queue);
+    notices::add_header(&mut response, &said);
     if let Some(query) = query {
         response.headers_mut().insert("x-query-id", HeaderValue::from(query));
     }
@@ -125,7 +127,7 @@ impl BodyMaking {
                         }
                         None => {
                             self.step = Step::End;
-                            let bytes = writer.end()?;
+                            let bytes = writer.end(&notices::taken(&self.running.printed()))?;
                             return Ok((!bytes.is_empty()).then_some(bytes));
                         }
                     }

@@ -9,17 +9,19 @@ use axum::response::{IntoResponse, Response};
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
-use super::{QUEUE_HEADER, queue_header};
+use super::{QUEUE_HEADER, notices, queue_header};
 use crate::encoding::formats::{BodyWriter, Format};
-use crate::execution::{ScriptDone, ScriptRows, StatementExecution, check_bytes};
+use crate::execution::{CommandDone, ScriptDone, ScriptRows, StatementExecution, check_bytes};
 
 /// The rows of a script as a whole body, or what its last statement has done. Fails with kind `Value` if the format has
 /// no form for a value, and with code 54000 if the body is too large.
 pub(super) async fn answer_of(execution: &StatementExecution, done: ScriptDone, format: Format) -> Result<Response> {
     let queue = queue_header(&done.passed);
+    let said = notices::taken(&done.printed);
     let mut answer = match done.rows {
-        None => Json(json!({ "command": done.last.tag, "rows": done.last.rows })).into_response(),
+        None => Json(command_json(&done.last, &said)).into_response(),
         Some(ScriptRows { schema, batches, query }) => {
+            let in_header = if format == Format::Json { vec![] } else { said.clone() };
             let body = execution.compute(move || {
                 let mut writer = BodyWriter::new(format, schema)?;
                 let mut body = writer.begin(query);
@@ -28,10 +30,11 @@ pub(super) async fn answer_of(execution: &StatementExecution, done: ScriptDone, 
                     // Values that are alike take room once in memory, and each time in the answer.
                     check_bytes(body.len())?;
                 }
-                body.extend(writer.end()?);
+                body.extend(writer.end(&said)?);
                 Ok(body)
             });
             let mut answer = body.await?.into_response();
+            notices::add_header(&mut answer, &in_header);
             let headers = answer.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
             if let Some(query) = query {
@@ -42,6 +45,15 @@ pub(super) async fn answer_of(execution: &StatementExecution, done: ScriptDone, 
     };
     answer.headers_mut().insert(QUEUE_HEADER, queue);
     Ok(answer)
+}
+
+/// What a command has done, and what was said meanwhile.
+pub(super) fn command_json(done: &CommandDone, said: &[Value]) -> Value {
+    let mut answer = json!({ "command": done.tag, "rows": done.rows });
+    if !said.is_empty() {
+        answer["notices"] = json!(said);
+    }
+    answer
 }
 
 /// The columns and rows of a script as a template sees them; none of a script without. Fails beyond `rows_max`.

@@ -18,15 +18,15 @@ use axum::response::{IntoResponse, Response};
 use diligence_base::{Error, Result};
 use diligence_db::{Isolation, Session};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::placeholders::numbered;
 use super::rows::response;
-use super::script::answer_of;
-use super::{Caller, QUEUE_HEADER, failure, queue_header, unless_stopped, wanted_types, within};
+use super::script::{answer_of, command_json};
+use super::{Caller, QUEUE_HEADER, failure, notices, queue_header, unless_stopped, wanted_types, within};
 use crate::encoding::formats::Format;
 use crate::encoding::parameters::list_of;
-use crate::execution::{Allowed, Attempts, ScriptStatement, StatementExecution};
+use crate::execution::{Allowed, Attempts, RunningStatement, ScriptStatement, StatementExecution};
 use crate::service::Service;
 
 #[derive(Deserialize)]
@@ -82,16 +82,29 @@ async fn answer(
     let started = async {
         let parsed = execution.parse(&session, request.sql).await?;
         let running = execution.start(&session, &asker, &parsed, values, Allowed::Anything).await?;
-        if running.is_command() {
-            let queue = queue_header(running.passed());
-            let done = running.finish().await?;
-            let mut answer = axum::Json(json!({ "command": done.tag, "rows": done.rows })).into_response();
-            answer.headers_mut().insert(QUEUE_HEADER, queue);
-            return Ok(answer);
-        }
-        response(service, running, format, entry).await
+        let printed = running.printed();
+        let answered = match running.is_command() {
+            true => command(&session, running).await,
+            false => response(service, running, format, entry).await,
+        };
+        // What was said before an error may tell how it came about.
+        Ok(answered.unwrap_or_else(|error| {
+            let mut answer = failure(&error);
+            notices::add_header(&mut answer, &notices::taken(&printed));
+            answer
+        }))
     };
     unless_stopped(told, within(limit, started)).await
+}
+
+/// Does a command's work. What the end of its transaction has said is said as well.
+async fn command(session: &Session, running: RunningStatement) -> Result<Response> {
+    let (queue, printed) = (queue_header(running.passed()), running.printed());
+    let done = running.finish().await?;
+    let said = [notices::taken(&printed), notices::taken(session.printed())].concat();
+    let mut answer = axum::Json(command_json(&done, &said)).into_response();
+    answer.headers_mut().insert(QUEUE_HEADER, queue);
+    Ok(answer)
 }
 
 /// A script that is one transaction.
@@ -229,6 +242,7 @@ fn list(values: &[Value]) -> Result<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use serde_json::json;
 
     use super::*;
 

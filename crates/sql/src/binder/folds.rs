@@ -217,9 +217,13 @@ impl Binder<'_> {
         let step_call = self.program_call(&step.definition, &step.program)?;
         let combine_call = self.program_call(&combine.definition, &combine.program)?;
         let (Some(form), true) = (step_call.steps_form(), combine_call.is_of_process()) else { return Ok(None) };
-        // What goes as JSON and comes back as a text is no state that is handed on.
+        // Arrays and rows are no states that are handed on: they come back in another form, or are no values of steps.
         let parameters = [&step_call, &combine_call].into_iter().flat_map(|call| &call.parameters);
-        if parameters.map(|(_, carried)| carried).chain([&step_call.returns]).any(Carried::has_parts) {
+        if parameters
+            .map(|(_, carried)| carried)
+            .chain([&step_call.returns])
+            .any(|carried| !carried.goes_through_steps())
+        {
             return Ok(None);
         }
         let carried = step_call.returns.clone();

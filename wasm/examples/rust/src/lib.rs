@@ -3,21 +3,16 @@
 //! ```sql
 //! CREATE FUNCTION collatz(x bigint) RETURNS bigint LANGUAGE wasm IMMUTABLE AS '…/diligence_example_functions.wasm';
 //! CREATE FUNCTION reversed(s text) RETURNS text LANGUAGE wasm IMMUTABLE AS '…/diligence_example_functions.wasm';
+//! CREATE FUNCTION similarity(a double precision[], b double precision[]) RETURNS double precision
+//!   LANGUAGE wasm IMMUTABLE AS '…/diligence_example_functions.wasm';
+//! CREATE FUNCTION running(x double precision[]) RETURNS double precision[]
+//!   LANGUAGE wasm IMMUTABLE AS '…/diligence_example_functions.wasm';
 //! ```
 
-/// A column, as docs/functions.md describes it: numbers and addresses of four bytes each.
-#[repr(C)]
-pub struct Column {
-    kind: u32,
-    rows: u32,
-    validity: u32,
-    offsets: u32,
-    values: u32,
-    bytes: u32,
-}
+use diligence_guest::{export, Column, Message, Output};
 
 /// How many steps the Collatz sequence takes to 1; row by row.
-#[unsafe(no_mangle)]
+#[no_mangle]
 pub extern "C" fn collatz(x: i64) -> i64 {
     let (mut x, mut steps) = (x.unsigned_abs().max(1), 0);
     while x != 1 {
@@ -27,36 +22,53 @@ pub extern "C" fn collatz(x: i64) -> i64 {
     steps
 }
 
-/// Room for a batch. It is asked for once, and again for larger batches; it is never given back.
-#[unsafe(no_mangle)]
-pub extern "C" fn diligence_alloc(bytes: u32) -> u32 {
-    let room = vec![0_u64; (bytes as usize).div_ceil(8)];
-    Box::leak(room.into_boxed_slice()).as_mut_ptr() as usize as u32
+export!(reversed, similarity, running);
+
+/// Texts with their characters the other way round.
+fn reversed([given]: [Column<'_>; 1], output: &mut Output<'_>) -> Result<(), Message> {
+    output.texts(|row, text| match given.text(row) {
+        None => false,
+        Some(one) => {
+            text.extend(one.chars().rev());
+            true
+        }
+    })
 }
 
-/// Texts with their characters the other way round; whole columns.
-///
-/// # Safety
-/// The columns are those that the engine describes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn reversed(rows: u32, given: *const Column, result: *mut Column) -> u32 {
-    static mut VALUES: Vec<u8> = Vec::new();
-    // SAFETY: the engine has written the columns, and a module has one thread. What is returned stays until the next
-    // call.
-    unsafe {
-        let (given, result) = (&*given, &mut *result);
-        let offsets = std::slice::from_raw_parts(given.offsets as usize as *const u32, rows as usize + 1);
-        let bytes = std::slice::from_raw_parts(given.values as usize as *const u8, offsets[rows as usize] as usize);
-        let values = &mut *(&raw mut VALUES);
-        values.clear();
-        for pair in offsets.windows(2) {
-            let text = String::from_utf8_lossy(&bytes[pair[0] as usize..pair[1] as usize]);
-            values.extend(text.chars().rev().flat_map(|letter| letter.to_string().into_bytes()));
+/// The cosine of the angle between two vectors. Fails if they have different dimensions.
+fn similarity([one, other]: [Column<'_>; 2], output: &mut Output<'_>) -> Result<(), Message> {
+    for row in 0..output.rows() {
+        if !one.is_null(row) && !other.is_null(row) && one.range(row).len() != other.range(row).len() {
+            return Err(Message::new(&format!(
+                "vectors of {} and {} dimensions",
+                one.range(row).len(),
+                other.range(row).len()
+            )));
         }
-        // Texts have as many bytes as before, each in its place.
-        result.validity = given.validity;
-        result.offsets = given.offsets;
-        result.values = values.as_ptr() as usize as u32;
     }
-    0
+    output.numbers(|row| {
+        let (a, b) = (one.array::<f64>(row)?, other.array::<f64>(row)?);
+        let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let lengths = (product(a, a) * product(b, b)).sqrt();
+        if lengths == 0.0 {
+            None
+        } else {
+            Some(product(a, b) / lengths)
+        }
+    })
+}
+
+/// The sums of an array up to each of its elements.
+fn running([given]: [Column<'_>; 1], output: &mut Output<'_>) -> Result<(), Message> {
+    output.arrays(|row, array| match given.array::<f64>(row) {
+        None => false,
+        Some(numbers) => {
+            let mut sum = 0.0;
+            for number in numbers {
+                sum += number;
+                array.push(sum);
+            }
+            true
+        }
+    })
 }
