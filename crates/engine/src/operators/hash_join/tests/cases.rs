@@ -206,8 +206,9 @@ fn many_rows_of_one_text_are_asked_for_a_partner_once() {
     const ROWS: usize = 200_000;
     let types = [DataType::Utf8View, DataType::Int64];
     let side = |prefix: &str| {
-        let text =
-            |row: usize| if row % 2 == 0 { "a text that many have".into() } else { format!("{prefix} {}", row % 5000) };
+        let text = |row: usize| {
+            if row.is_multiple_of(2) { "a text that many have".into() } else { format!("{prefix} {}", row % 5000) }
+        };
         let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..ROWS).map(text)));
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
         let batch = |start: usize| Batch::from_arrays(vec![texts.slice(start, 4000), numbers.slice(start, 4000)], 4000);
