@@ -54,6 +54,7 @@ mod lists;
 mod literals;
 mod locking;
 mod made;
+mod markers;
 mod modifiers;
 mod named_arguments;
 mod names;
