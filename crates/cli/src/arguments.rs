@@ -260,7 +260,7 @@ pub struct ShellArguments {
     pub variables: Vec<(String, String)>,
     /// A setting of \pset: NAME or NAME=VALUE; may be repeated
     #[arg(short = 'P', long = "pset", value_name = "NAME[=VALUE]")]
-    pub settings: Vec<String>,
+    pub print_settings: Vec<String>,
     /// Print the lines of the input as they are read, as ECHO=all
     #[arg(short = 'a', long)]
     pub echo_all: bool,

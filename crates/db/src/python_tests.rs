@@ -495,7 +495,7 @@ $$",
     );
     for (body, code) in [
         ("return [(1, 2)]", "39000"),
-        ("return 5", "38000"),
+        ("return 5", "39000"),
         ("return \"text\"", "39000"),
         ("return [{\"other\": 1}]", "39000"),
         ("return [\"no number\"]", "22P02"),

@@ -189,6 +189,7 @@ fn arrays_go_in_columns_and_rows_as_texts() {
     let Some(database) = database() else { return };
     let session = database.session();
     let make = |declared: &str, module: &str, export: &str| {
+        let module = module.replace('\'', "''");
         let made = format!("CREATE FUNCTION {declared} LANGUAGE wasm IMMUTABLE AS '{module}', '{export}'");
         session.execute(&made).unwrap_or_else(|error| panic!("{made}: {error}"));
     };

@@ -76,8 +76,8 @@ const FUNCTIONS: [(&str, &str); 77] = [
     ("pg_partition_ancestors", "CAST(NULL AS BIGINT)"),
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
-    ("pg_reload_conf", "true"),
     ("pg_relation_size", "(SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s WHERE _s.size_of = CAST($1 AS REGCLASS))"),
+    ("pg_reload_conf", "true"),
     ("pg_statistics_obj_is_visible", "true"),
     ("pg_table_is_visible", "(SELECT bool_or(_c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1)"),

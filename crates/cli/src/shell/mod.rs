@@ -93,7 +93,7 @@ pub fn run(arguments: &ShellArguments) -> Done {
             Ok(()) => {}
         }
     }
-    for setting in &arguments.settings {
+    for setting in &arguments.print_settings {
         shell.run(&Source::typed(format!("\\pset {}", setting.replacen('=', " ", 1))))?;
     }
     if let Some(file) = &arguments.output.file {

@@ -366,8 +366,9 @@ mod tests {
             ..TransactionMode::default()
         };
         assert_eq!(found("set transaction isolation level repeatable read read write"), Command::SetTransaction(mode));
-        let mode = TransactionMode { isolation: None, writes: Some(false), ..TransactionMode::default() };
+        let mode = TransactionMode { isolation: None, writes: Some(false), is_deferrable: Some(false) };
         assert_eq!(found("BEGIN WORK READ ONLY, NOT DEFERRABLE;"), Command::Begin(mode));
+        let mode = TransactionMode { is_deferrable: None, ..mode };
         let all = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
         assert_eq!(found(all), Command::SetTransactions(mode));
         for (sql, near) in [

@@ -49,22 +49,6 @@ pub(super) fn is_of_nested(sql_type: &SqlType) -> bool {
     matches!(sql_type.element(), Some(SqlType::Array(_) | SqlType::Record(_)))
 }
 
-/// Whether a call is `min` or `max` of such arrays.
-fn has_nested_extremes(name: &str, parts: &Call) -> bool {
-    let is_of_one = matches!(parts.arguments.as_slice(), [value] if is_of_nested(&value.sql_type()));
-    matches!(name, "min" | "max") && is_of_one && !parts.is_within_group
-}
-
-/// `min` and `max` as the array of the values in their order: its first one is meant.
-fn in_their_order(name: &str, parts: Call) -> (&'static str, Call) {
-    let Call { arguments, filter, .. } = parts;
-    let is_there = arguments.iter().map(|value| Scalar::IsNull(Box::new(value.clone())).negate());
-    let filter = Some(Scalar::all(is_there.chain(filter).collect::<Vec<_>>()));
-    let key = |scalar: &Scalar| SortKey { scalar: scalar.clone(), descending: name == "max", nulls_first: false };
-    let order = arguments.iter().map(key).collect();
-    ("array_agg", Call { arguments, is_distinct: false, filter, order, is_within_group: false })
-}
-
 /// What is bound of an aggregate's call.
 pub(super) struct Call {
     pub arguments: Vec<Scalar>,
@@ -80,8 +64,6 @@ impl Binder<'_> {
     pub(super) fn aggregate(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
         let (target, meant, parts) = self.aggregate_at(name, function, level)?;
         let (name, parts, of_times) = self.middle(name, meant, parts)?;
-        let is_nested = has_nested_extremes(name, &parts);
-        let (name, parts) = if is_nested { in_their_order(name, parts) } else { (name, parts) };
         let call = self.chosen(name, &parts)?;
         if parts.is_within_group {
             let direct = parts.arguments.len() - parts.order.len();
@@ -91,7 +73,6 @@ impl Binder<'_> {
             self.computed(name, call, parts, &|item, nullable| self.placed_for(level, target, item, nullable))?;
         match of_times {
             Some(sql_type) => self.time_of_seconds(value, &sql_type),
-            None if is_nested => self.call("array_get", vec![value, Scalar::Constant(Constant::integer(1))]),
             None => Ok(value),
         }
     }
@@ -152,9 +133,9 @@ impl Binder<'_> {
             return Err(error.with_hint("cast the argument: array_agg('a'::text)"));
         }
         let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
-        // Structs have an order, but the engine has no extremes of them.
+        // Structs, and arrays with parts, have an order, but the engine has no extremes of them.
         if let ("min" | "max", [value], false) = (name, parts.arguments.as_slice(), parts.is_within_group)
-            && matches!(value.sql_type(), SqlType::Record(_))
+            && (matches!(value.sql_type(), SqlType::Record(_)) || is_of_nested(&value.sql_type()))
         {
             let value = value.clone();
             let filter = Some(Scalar::all([is_there(&value)].into_iter().chain(parts.filter.take())));
@@ -230,13 +211,10 @@ impl Binder<'_> {
     ) -> Result<Scalar> {
         let (meant, parts) = self.as_postgres(name, parts)?;
         let (name, parts, of_times) = self.middle(name, meant, parts)?;
-        let is_nested = has_nested_extremes(name, &parts);
-        let (name, parts) = if is_nested { in_their_order(name, parts) } else { (name, parts) };
         let call = self.chosen(name, &parts)?;
         let value = self.computed(name, call, parts, place)?;
         match of_times {
             Some(sql_type) => self.time_of_seconds(value, &sql_type),
-            None if is_nested => self.call("array_get", vec![value, Scalar::Constant(Constant::integer(1))]),
             None => Ok(value),
         }
     }
@@ -312,7 +290,7 @@ impl Binder<'_> {
             arguments.extend(order.iter().map(|key| key.scalar.clone()));
         }
         let decided = |argument: Scalar| match argument.sql_type() {
-            SqlType::Record(_) => self.typed(argument),
+            SqlType::Record(_) | SqlType::Array(_) => self.typed(argument),
             _ => Ok(argument),
         };
         let arguments = arguments.into_iter().map(decided).collect::<Result<Vec<_>>>()?;

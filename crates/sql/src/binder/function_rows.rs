@@ -85,8 +85,8 @@ impl Binder<'_> {
         side
     }
 
-    /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `range` of `range(3) AS r`. `None`
-    /// if there is none, or several. Names of files are given when the statement is bound once more.
+    /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `range` of `range(3) AS r`.
+    /// `None` if there is none, or several. Names of files are given when the statement is bound once more.
     pub(super) fn by_other_name(&self, front: &[Ident], name: &Ident, level: &Level<'_>) -> Option<Scalar> {
         let wanted = normalized(name);
         if wanted == FILE_NAME {

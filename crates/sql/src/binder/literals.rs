@@ -464,6 +464,7 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
             Some(SqlType::decimal(20, 0))
         }
         DataType::HugeInt | DataType::Int128 => Some(SqlType::decimal(38, 0)),
+        DataType::UHugeInt | DataType::UInt128 => Some(SqlType::decimal(39, 0)),
         DataType::Bool | DataType::Boolean => Some(SqlType::Boolean),
         DataType::Date | DataType::Date32 => Some(SqlType::Date),
         DataType::Time(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => Some(SqlType::TimeTz),

@@ -575,7 +575,9 @@ pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
     if let Some(common) = coercion::common_type(types) {
         return Ok(if common == SqlType::Unknown { SqlType::Text } else { common });
     }
-    if let Some(maps) = types.iter().map(pair_of).collect::<Option<Vec<_>>>() {
+    if let Some(maps) = types.iter().map(pair_of).collect::<Option<Vec<_>>>()
+        && maps.iter().any(Option::is_some)
+    {
         let (keys, values): (Vec<_>, Vec<_>) = maps.into_iter().flatten().cloned().unzip();
         return Ok(SqlType::Map(Arc::new((common_of(&keys, what)?, common_of(&values, what)?))));
     }

@@ -209,7 +209,7 @@ impl Binder<'_> {
     fn argument_held(&self, parameter: &RoutineParameter, argument: &Expr, level: &Level<'_>) -> Result<Scalar> {
         let value = self.typed_scalar(&parameter.cast(argument), level)?;
         if let Some(data_type) = &parameter.data_type
-            && dimensions(&value.sql_type()) > dimensions(&self.sql_type(data_type)?)
+            && dimensions(&value.sql_type()) > dimensions(&self.cast_type(data_type)?)
         {
             let message = "an array of several dimensions as the argument of a function that is no query";
             return Err(unsupported(message).with_hint("pass its elements, or a json value"));

@@ -154,10 +154,11 @@ impl Lowering<'_> {
         let order = item.order.iter().filter(|_| is_sorted);
         let mut order = order.flat_map(SortKey::physical).collect::<Vec<_>>();
         let is_ordered = !order.is_empty();
+        // Rows with such keys are sorted, but not compared one by one.
+        let is_nested = |key: &SortKey| matches!(key.scalar.sql_type(), SqlType::Array(_) | SqlType::Record(_));
+        let is_of_rows = is_ordered && is_window || order.iter().any(is_nested);
         let computed = self.of_rows(call, is_distinct, is_ordered).or_else(|| match &call.overload.body {
-            AggregateBody::DataFusion { function, .. } if is_window && is_ordered => {
-                Some(Computed::Aggregate(function()))
-            }
+            AggregateBody::DataFusion { function, .. } if is_of_rows => Some(Computed::Aggregate(function())),
             _ => None,
         });
         let Some(computed) = computed else {

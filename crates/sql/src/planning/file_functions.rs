@@ -176,8 +176,8 @@ impl Around<'_> {
         Ok(Named::Table { table, name: name.to_owned(), key: vec![] })
     }
 
-    /// A table of files with their names, where the statement has missed these; `None` if it has not, and of what has no
-    /// such column.
+    /// A table of files with their names, where the statement has missed these; `None` if it has not, and of what has
+    /// no such column.
     pub(super) fn with_file_names(&self, path: &str, options: OpenOptions) -> Option<Arc<dyn Table>> {
         if !self.gives_numbers.get() || options.filename.is_some() {
             return None;

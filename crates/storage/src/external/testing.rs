@@ -179,11 +179,16 @@ pub(crate) fn try_read_shared(
             deleted: None,
         };
         let whole = decode_all(cluster, fetched, &decode, &schema);
+        // What damage makes of lists depends on how many rows are read at once.
+        let is_damaged = cluster.describe().contains("damaged");
         if left.is_none() {
             for step_bytes in [1, 100, 10_000] {
                 let Some(first) = cluster.fetch_in_steps(&columns, step_bytes) else { break };
                 let in_steps = run(first.fetch).and_then(|first| decode_all(cluster, first, &decode, &schema));
                 // What is wrong beyond the pages that are wanted is seen by one of them only.
+                if is_damaged {
+                    continue;
+                }
                 if let (Ok(whole), Ok(in_steps)) = (&whole, &in_steps) {
                     let rows = |batches: &[RecordBatch]| concat_batches(&schema, batches).unwrap();
                     assert_eq!(rows(whole), rows(in_steps), "in steps of {step_bytes} bytes");
@@ -308,5 +313,8 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
     QUIET.set(true);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     QUIET.set(false);
-    result.unwrap_or_else(|_| panic!("a panic was not caught inside"))
+    result.unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        panic!("a panic was not caught inside: {}", words.unwrap_or("no words"))
+    })
 }

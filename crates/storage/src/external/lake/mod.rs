@@ -45,8 +45,8 @@ fn unsupported(table: &str, what: impl std::fmt::Display) -> Error {
 
 /// The table of a lake at a location: if one is asked for, or if the folder is one. `None` if it is none.
 ///
-/// Fails with kind `File` if its log cannot be read or its catalog cannot be asked, `Unsupported` if it has a feature that cannot be, `Input` if the
-/// format that is asked for reads no such folder.
+/// Fails with kind `File` if its log cannot be read or its catalog cannot be asked, `Unsupported` if it has a feature
+/// that cannot be, `Input` if the format that is asked for reads no such folder.
 pub(super) fn open_lake(location: &str, options: &OpenOptions, disk: &Arc<dyn Disk>) -> Result<Option<Arc<LakeTable>>> {
     let wanted = options.format;
     let told = match &options.catalog {

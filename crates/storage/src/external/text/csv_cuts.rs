@@ -1,5 +1,5 @@
-//! Where a file of separated values is cut into parts, if fields in quotes hold line ends: it is read once from the start,
-//! following quotes.
+//! Where a file of separated values is cut into parts, if fields in quotes hold line ends: it is read once from the
+//! start, following quotes.
 
 use std::sync::Arc;
 

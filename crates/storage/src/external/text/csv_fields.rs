@@ -260,8 +260,8 @@ pub(in crate::external) fn record(
     }
 }
 
-/// Where the field without quotes at `at` ends, and where the one behind it begins, if its record has one. `None` if the
-/// text ends before.
+/// Where the field without quotes at `at` ends, and where the one behind it begins, if its record has one. `None` if
+/// the text ends before.
 #[inline]
 fn end_of_plain(text: &[u8], at: usize, last: bool, dialect: &Dialect) -> Option<(usize, Option<usize>)> {
     let mut from = at;

@@ -66,9 +66,6 @@ struct Numbers {
 
 impl Numbers {
     fn see(&mut self, raw: &[u8]) {
-        let unsigned = raw.strip_prefix(b"-").unwrap_or(raw);
-        // Zeros in front are none of a number of JSON: they are kept in a text.
-        self.beyond |= matches!(unsigned, [b'0', b'0'..=b'9', ..]);
         if let Some(value) = parse_integer::<i64>(raw) {
             self.inexact |= !(-EXACT_MAX..=EXACT_MAX).contains(&value);
             self.whole_digits = self.whole_digits.max(raw.len() - usize::from(raw[0] == b'-'));
@@ -78,6 +75,7 @@ impl Numbers {
             (self.fraction, self.exponent) = (true, true);
             return;
         }
+        let unsigned = raw.strip_prefix(b"-").unwrap_or(raw);
         let whole = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.whole_digits = self.whole_digits.max(whole);
         if whole == unsigned.len() {

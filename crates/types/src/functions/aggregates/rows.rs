@@ -11,9 +11,9 @@
 //!   values    one of each group's stretch of arguments      of_rows.rs, or an accumulator of the function
 //! ```
 //!
-//! States are lists of such rows, so they can be merged, and go to temp space, like those of any other aggregate. Of rows
-//! that count once, or of which only the number counts (`mode`), repetitions are left out from time to time: many rows
-//! of few values take little memory. The number is then one more column of the rows.
+//! States are lists of such rows, so they can be merged, and go to temp space, like those of any other aggregate. Of
+//! rows that count once, or of which only the number counts (`mode`), repetitions are left out from time to time: many
+//! rows of few values take little memory. The number is then one more column of the rows.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -302,7 +302,7 @@ impl Collected {
     }
 
     /// Leaves out repetitions, if there are many rows: of each group's rows with equal keys the first stays, with their
-    /// number. Does so no more once most rows are none.
+    /// number. Does so less often where few rows are.
     fn thin(&mut self) -> Result<()> {
         if self.ids.len() < self.thin_rows {
             return Ok(());
@@ -335,8 +335,8 @@ impl Collected {
         (self.pieces, self.bytes, self.ids) = (Vec::new(), 0, ids);
         let columns = columns.iter().map(owned).collect::<Result<Vec<_>>>()?;
         self.push(columns);
-        let is_worth_it = self.ids.len() < before / 4 * 3;
-        self.thin_rows = if is_worth_it { (2 * self.ids.len()).max(THIN_ROWS) } else { usize::MAX };
+        let is_worth_it = self.ids.len() <= before - before / 4;
+        self.thin_rows = (self.ids.len() * if is_worth_it { 2 } else { 4 }).max(THIN_ROWS);
         Ok(())
     }
 
