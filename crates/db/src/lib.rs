@@ -22,7 +22,7 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `sqlstate`, `cursors`, `channels`, `sender`,
-//! `known_settings`, `settings_of_duckdb`, `settings_of_folder`, `settings`, `status`, `system`, `plan_json`,
+//! `known_settings`, `settings_of_duckdb`, `settings`, `settings_of_folder`, `status`, `system`, `plan_json`,
 //! `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`, `data`, `data_folder`, `database`, `session`,
 //! `words`, `statement`.
 //!
