@@ -329,7 +329,8 @@ fn set(tokens: &[Placed<'_>]) -> Option<Command> {
         };
         value.push_str(&part);
     }
-    if name.is_empty() || values.is_empty() {
+    // DuckDB's `SET schema = 's'` is read where `SET SCHEMA 's'` is.
+    if name.is_empty() || values.is_empty() || name == "schema" {
         return None;
     }
     let is_local_zone = name == "timezone" && value.eq_ignore_ascii_case("local");
