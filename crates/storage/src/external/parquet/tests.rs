@@ -347,7 +347,8 @@ fn a_large_row_group_is_cut_where_pages_of_all_columns_begin() {
 /// Rows with a list of structs, whose leaves have values of different lengths.
 fn nested(rows: usize) -> RecordBatch {
     let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
-    let text = |row: usize| (!row.is_multiple_of(5)).then(|| format!("{:x} {}", row * 0x9E37_79B9, "x".repeat(row % 97)));
+    let text =
+        |row: usize| (!row.is_multiple_of(5)).then(|| format!("{:x} {}", row * 0x9E37_79B9, "x".repeat(row % 97)));
     let text: ArrayRef = Arc::new((0..rows).map(text).collect::<StringArray>());
     let fields: Fields =
         vec![Field::new("number", DataType::Int64, false), Field::new("text", DataType::Utf8, true)].into();
