@@ -6,7 +6,8 @@
 //! columns do so for windows of which the filters leave rows; of what they lag behind, whole pages are passed without
 //! being decompressed, and the rest of a page of which the header has been read without being read.
 //!
-//! Invariant: a column of a window is decoded only when all of its pages are there, so nothing reads in the middle.
+//! Invariant: such a column of a window is decoded only when all of its pages are there, so nothing reads in the
+//! middle. The others of a cluster are [pulled](super::pulled): they read when they are decoded.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
