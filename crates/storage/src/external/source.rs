@@ -196,8 +196,8 @@ impl Source {
         }))
     }
 
-    /// Reads ranges now, blocking the calling thread: while a table is opened or planned. While it is scanned, only local
-    /// files are read so, where memory is short.
+    /// Reads ranges now, blocking the calling thread: while a table is opened or planned. While it is scanned, only
+    /// local files are read so, where memory is short.
     pub fn read_now(self: &Arc<Self>, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
         if self.is_local() {
             return self.read_local(&ranges);
