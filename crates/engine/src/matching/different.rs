@@ -1,51 +1,143 @@
-//! How many different values an expression has at most, by what its table knows of its columns.
+//! Aggregates of different values (`count(DISTINCT x)`, `sum(DISTINCT x)`) for several queries at once.
+//!
+//! A value of a group counts for the queries that want any of the rows that have it: for those in the masks of these
+//! rows together. So rows are grouped twice in one pass, by the keys and the mask, and by the keys and the value. What
+//! comes of a value then belongs to a cell, as what comes of rows does:
+//!
+//! ```text
+//!   rows                  by keys and mask             by keys and value       cells
+//!   Ulm  web   q0         Ulm  q0     1 row            Ulm  web   q0 q1        Ulm  q0     1 row
+//!   Ulm  web      q1      Ulm     q1  1 row     and    Ulm  shop     q1  -->   Ulm     q1  1 row,  1 value
+//!   Ulm  shop     q1      Ulm     q1  1 row more                               Ulm  q0 q1          1 value
+//! ```
+//!
+//! There are as many pairs of a group and a value as one query would have that wants all rows, whatever the masks are;
+//! they are no part of what is kept.
 
-use datafusion_common::JoinType;
+use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::ScalarValue;
+use datafusion_expr::Operator;
+use datafusion_functions_aggregate::bit_and_or_xor::bit_or_udaf;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr};
+use diligence_base::{Error, Result};
+use diligence_storage::foreign_error::from_datafusion;
+
+use super::masks::mask_field;
+use super::regroup::{Cell, call, column, literal};
 use crate::expressions::Expr;
-use crate::plan::{Node, Plan, PlanTables};
+use crate::plan::{Aggregate, Node, Plan};
 
-/// Different values of an expression over a plan's rows, about; `None` if nothing is known of a column that it reads.
-pub(super) fn values_of(expression: &Expr, plan: &Plan, tables: &PlanTables) -> Option<usize> {
-    let mut values = expression.columns().iter().map(|column| values_of_column(plan, *column, tables));
-    values.try_fold(1usize, |all, values| Some(all.saturating_mul(values?)))
+/// Group columns at most: a grouping id has a bit for each.
+const COLUMNS_MAX: usize = 32;
+
+/// Whether so many keys, the values and the mask are not too many group columns.
+pub(super) fn has_room(keys: usize, cells: &[Cell]) -> bool {
+    keys + cells.iter().filter(|cell| cell.distinct).count() < COLUMNS_MAX
 }
 
-fn values_of_column(plan: &Plan, column: usize, tables: &PlanTables) -> Option<usize> {
-    let joined = |left, right, join_type, projection: &Option<Vec<usize>>| {
-        let (input, column) = joined(left, right, join_type, projection.as_ref(), column)?;
-        values_of_column(input, column, tables)
-    };
-    match &plan.node {
-        Node::Scan(scan) => {
-            let statistics = tables.find(scan.table)?.statistics();
-            let known = statistics.column_statistics.get(*scan.columns.get(column)?)?;
-            known.distinct_count.get_value().copied()
+/// The cells by these keys, over an input that has the mask as its last column; some are of different values. Output:
+/// keys, mask, values of the cells.
+pub(super) fn by_cells(keys: &[Expr], output: &Schema, cells: &[Cell], input: Plan) -> Result<Plan> {
+    let key_fields = || output.fields()[..keys.len()].iter().map(|field| field.as_ref().clone().with_nullable(true));
+    let mut different = Vec::new();
+    for cell in cells.iter().filter(|cell| cell.distinct) {
+        let value = value_of(cell, &input.schema)?;
+        if !different.contains(&value) {
+            different.push(value);
         }
-        Node::Filter { input, .. } | Node::Limit { input, .. } | Node::Sort { input, .. } => {
-            values_of_column(input, column, tables)
+    }
+    let pairs = Pairs { width: keys.len(), values: different.len() };
+    let twice = pairs.grouped(keys, &different, key_fields(), cells, input)?;
+    let Node::Aggregate(aggregate) = &twice.node else { return Err(Error::bug("pairs that are no groups")) };
+    let (sets, schema) = (aggregate.grouping_ids(), twice.schema.clone());
+
+    // What is behind the grouping id: the values of cells, and the masks of all rows of a group in one.
+    let first = pairs.set_column() + 1;
+    let plain = cells.iter().filter(|cell| !cell.distinct).count();
+    let mut groups = (0..keys.len()).map(|key| Expr::column(key, &schema)).collect::<Result<Vec<_>>>()?;
+    groups.push(Expr::column(first + plain, &schema)?);
+    let mut fields: Vec<_> = key_fields().chain([mask_field().with_nullable(true)]).map(Arc::new).collect();
+    let (mut aggregates, mut next) = (Vec::new(), first);
+    for cell in cells {
+        let (function, argument, set) = if cell.distinct {
+            let value = value_of(cell, &aggregate.input.schema)?;
+            let place = different.iter().position(|other| *other == value);
+            let place = place.ok_or_else(|| Error::bug("a value that is not grouped by"))?;
+            (cell.kind.function(), keys.len() + place, sets[1 + place])
+        } else {
+            next += 1;
+            (cell.kind.together(), next - 1, sets[0])
+        };
+        let is_of_set = BinaryExpr::new(column(pairs.set_column(), &schema), Operator::Eq, set_literal(set));
+        let filter = Some(Expr::new(Arc::new(is_of_set), &schema)?);
+        let call = call(function, vec![Expr::column(argument, &schema)?], filter, &schema)?;
+        fields.push(call.function.field());
+        aggregates.push(call);
+    }
+    let grouping_sets = vec![vec![false; groups.len()]];
+    let input = Box::new(twice);
+    let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
+    Ok(Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields))))
+}
+
+/// The places of the columns of what is grouped twice: keys, values, mask, grouping id.
+struct Pairs {
+    width: usize,
+    values: usize,
+}
+
+impl Pairs {
+    fn mask_column(&self) -> usize {
+        self.width + self.values
+    }
+
+    fn set_column(&self) -> usize {
+        self.mask_column() + 1
+    }
+
+    /// The rows by keys and mask, and by keys and each of the values. Output: keys, values, mask, grouping id, values of
+    /// the cells that are not of different values, masks of all rows in one.
+    fn grouped(
+        &self,
+        keys: &[Expr],
+        different: &[Expr],
+        key_fields: impl Iterator<Item = Field>,
+        cells: &[Cell],
+        input: Plan,
+    ) -> Result<Plan> {
+        let rows = input.schema.clone();
+        let mask = Expr::column(rows.fields().len() - 1, &rows)?;
+        let with = |own| (0..self.set_column()).map(|column| column >= self.width && column != own).collect();
+        let grouping_sets: Vec<Vec<bool>> =
+            [self.mask_column()].into_iter().chain(self.width..self.mask_column()).map(with).collect();
+        let groups = keys.iter().chain(different).chain([&mask]).cloned().collect();
+        let values = different.iter().map(|value| Field::new("value", value.data_type().clone(), true));
+        let ends = [mask_field().with_nullable(true), Field::new("set", DataType::UInt64, false)];
+        let mut fields: Vec<_> = key_fields.chain(values).chain(ends).map(Arc::new).collect();
+        let mut aggregates = Vec::new();
+        for cell in cells.iter().filter(|cell| !cell.distinct) {
+            aggregates.push(call(cell.kind.function(), cell.arguments.clone(), cell.filter.clone(), &rows)?);
         }
-        Node::Project { input, expressions } => values_of(expressions.get(column)?, input, tables),
-        Node::HashJoin(join) => joined(&join.left, &join.right, join.join_type, &join.projection),
-        Node::NestedLoopJoin(join) => joined(&join.left, &join.right, join.join_type, &join.projection),
-        _ => None,
+        aggregates.push(call(bit_or_udaf(), vec![mask], None, &rows)?);
+        fields.extend(aggregates.iter().map(|call| call.function.field()));
+        let input = Box::new(input);
+        let node = Aggregate { input, groups, grouping_sets, has_grouping_id: true, aggregates, limit: None };
+        Ok(Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields))))
     }
 }
 
-/// The input of a join from which a column comes, and its place there; `None` if it comes from neither.
-fn joined<'p>(
-    left: &'p Plan,
-    right: &'p Plan,
-    join_type: JoinType,
-    projection: Option<&Vec<usize>>,
-    column: usize,
-) -> Option<(&'p Plan, usize)> {
-    let column = projection.map_or(Some(column), |columns| columns.get(column).copied())?;
-    let width = left.schema.fields().len();
-    match join_type {
-        JoinType::RightSemi | JoinType::RightAnti => Some((right, column)),
-        JoinType::LeftMark | JoinType::RightMark => None,
-        _ if column < width => Some((left, column)),
-        _ => Some((right, column - width)),
-    }
+/// What a cell's different values are: NULL, which no function looks at, where the filter leaves a row out.
+fn value_of(cell: &Cell, rows: &Schema) -> Result<Expr> {
+    let [argument] = cell.arguments.as_slice() else { return Err(Error::bug("different values of several arguments")) };
+    let Some(filter) = &cell.filter else { return Ok(argument.clone()) };
+    let (when, then) = (filter.physical().clone(), argument.physical().clone());
+    let chosen = CaseExpr::try_new(None, vec![(when, then)], None).map_err(from_datafusion)?;
+    Expr::new(Arc::new(chosen), rows)
+}
+
+fn set_literal(set: u64) -> Arc<dyn PhysicalExpr> {
+    literal(ScalarValue::UInt64(Some(set)))
 }

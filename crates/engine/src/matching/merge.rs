@@ -1,13 +1,13 @@
 //! How one run answers several queries of a template: by cells, or by rows.
 //!
 //! ```text
-//!   SELECT town, sum(amount)                                         SELECT town, count(DISTINCT door)
+//!   SELECT town, sum(amount)                                         SELECT town, median(amount)
 //!   ... WHERE day > ... GROUP BY town                                ... WHERE day > ... GROUP BY town
 //!
-//!   Aggregate by town and mask      the run                          Project town, door, mask
+//!   Aggregate by town and mask      the run                          Project town, amount, mask
 //!     Scan sales, with masks                                           Scan sales, with masks
 //!   --------------------------------------------------------------------------------------------
-//!   Aggregate by town               each query                       Aggregate by town: count(DISTINCT door)
+//!   Aggregate by town               each query                       Aggregate by town: median(amount)
 //!     cells with its bit                                               rows with its bit
 //! ```
 //!
@@ -16,7 +16,7 @@
 //! *by rows* goes as far as what chooses and computes rows, which are kept with the [mask](super::masks) of the queries
 //! that want them (as in CJOIN: Candea, Polyzotis & Vingralek, "A Scalable, Predictable Join Operator for Highly
 //! Concurrent Data Warehouses", VLDB 2009). What is above, each query does for itself: aggregates that cannot be put
-//! together (of many distinct values, medians, sums of floats), or none at all. It is taken where the rows of at least
+//! together (medians, sums of floats), or none at all. It is taken where the rows of at least
 //! two queries are expected to be few enough to be kept.
 
 use std::sync::Arc;
@@ -67,8 +67,7 @@ impl Template {
     pub fn of(part: &Plan, options: &QueryOptions) -> Option<Self> {
         let above = depth_of_point(part);
         let point = parts::part_below(part, above)?;
-        let by_cells = above == 0
-            && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node, part.rows_estimate, &options.tables));
+        let by_cells = above == 0 && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node));
         let (way, queries_max) = if by_cells {
             (Way::Cells, MERGED_QUERIES_MAX)
         } else {

@@ -7,7 +7,7 @@
 //! * [`shape`], [`order`], [`subsumption`]: whether rows that are there have what a plan wants, and more, and what is
 //!   to be done with them then.
 //! * [`merge`]: one plan that answers several queries: [`masks`] say which of them want a row; [`regroup`] and
-//!   [`quotient`] put groups together; [`different`] tells of how many values.
+//!   [`quotient`] put groups together, and [`different`] what is computed of different values.
 //! * [`common`]: what one plan has in several places.
 //!
 //! Invariant: functions of plans, without any state. Nothing here knows a query that runs, or what is kept.

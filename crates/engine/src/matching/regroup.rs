@@ -5,12 +5,13 @@
 //! cells with its bit: sums of sums and of counts, the least of minima, averages from sums and counts. All of that is
 //! exact, so it is done for functions where it is, and for no others.
 //!
-//! Where different values are counted, these are one more key of the cells, if they are [few](super::different).
+//! Where different values are counted or added up, the cells get what is computed of the [values](super::different)
+//! that a query has.
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_expr::{AggregateUDF, Operator};
 use datafusion_functions_aggregate::average::Avg;
@@ -21,7 +22,6 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNullExpr, Literal,
 };
-use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
@@ -30,14 +30,7 @@ use super::masks::with_mask;
 use super::quotient::Quotient;
 use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan, PlanTables, estimates};
-
-/// The part of what a state may have, as its divisor, that the groups with different values may be expected to have:
-/// masks make several cells of each.
-const DIFFERENT_PART: usize = 4;
-
-/// Bytes that a cell with a different value is taken for, at most: its key, its value and its mask.
-const DIFFERENT_BYTES: usize = 48;
+use crate::plan::{Aggregate, AggregateCall, Node, Plan};
 
 /// What is computed for each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +42,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn function(self) -> Arc<AggregateUDF> {
+    pub(super) fn function(self) -> Arc<AggregateUDF> {
         match self {
             Kind::Sum => sum_udaf(),
             Kind::Count => count_udaf(),
@@ -59,7 +52,7 @@ impl Kind {
     }
 
     /// What puts the values of cells together.
-    fn together(self) -> Arc<AggregateUDF> {
+    pub(super) fn together(self) -> Arc<AggregateUDF> {
         match self {
             Kind::Sum | Kind::Count => sum_udaf(),
             Kind::Least => min_udaf(),
@@ -68,12 +61,13 @@ impl Kind {
     }
 }
 
-/// What is computed for each cell, from which arguments, of which rows.
+/// What is computed for each cell, from which arguments, of which rows; of each value once, if `distinct`.
 #[derive(PartialEq, Eq)]
-struct Cell {
-    kind: Kind,
-    arguments: Vec<Expr>,
-    filter: Option<Expr>,
+pub(super) struct Cell {
+    pub kind: Kind,
+    pub arguments: Vec<Expr>,
+    pub filter: Option<Expr>,
+    pub distinct: bool,
 }
 
 /// How an aggregate's result comes from those of the cells, which are named by number.
@@ -81,21 +75,13 @@ enum RegroupPart {
     Sum(usize),
     Count(usize),
     Extreme(usize),
-    Average {
-        sum: usize,
-        count: usize,
-        argument: DataType,
-    },
-    /// How many different values there are of the [one](Parts::different) that is counted so.
-    Different,
+    Average { sum: usize, count: usize, argument: DataType },
 }
 
 /// An aggregate taken apart.
 struct Parts {
     cells: Vec<Cell>,
     parts: Vec<RegroupPart>,
-    /// What different values are counted of, if any are: one more key of the cells.
-    different: Option<Expr>,
 }
 
 impl Parts {
@@ -105,7 +91,7 @@ impl Parts {
         if !is_plain || aggregate.has_grouping_id || aggregate.limit.is_some() {
             return None;
         }
-        let mut parts = Self { cells: Vec::new(), parts: Vec::new(), different: None };
+        let mut parts = Self { cells: Vec::new(), parts: Vec::new() };
         for call in &aggregate.aggregates {
             let part = parts.part(call, &aggregate.input.schema)?;
             parts.parts.push(part);
@@ -121,11 +107,6 @@ impl Parts {
             return None;
         }
         let [argument] = call.arguments.as_slice() else { return None };
-        if call.function.is_distinct() {
-            let is_count = function.is::<Count>() && call.filter.is_none();
-            let is_the_one = self.different.get_or_insert_with(|| argument.clone()) == argument;
-            return (is_count && is_the_one).then_some(RegroupPart::Different);
-        }
         if function.is::<Count>() {
             return Some(RegroupPart::Count(self.cell(Kind::Count, call)));
         }
@@ -137,7 +118,7 @@ impl Parts {
         }
         if function.is::<Avg>() {
             if let Some(integer) = small_integer(&call.arguments[0], input) {
-                let sum = self.cell_of(Kind::Sum, vec![integer], call.filter.clone());
+                let sum = self.cell_of(Kind::Sum, vec![integer], call);
                 return Some(RegroupPart::Average {
                     sum,
                     count: self.cell(Kind::Count, call),
@@ -159,11 +140,12 @@ impl Parts {
 
     /// The number of a cell value; aggregates with the same one share it.
     fn cell(&mut self, kind: Kind, call: &AggregateCall) -> usize {
-        self.cell_of(kind, call.arguments.clone(), call.filter.clone())
+        self.cell_of(kind, call.arguments.clone(), call)
     }
 
-    fn cell_of(&mut self, kind: Kind, arguments: Vec<Expr>, filter: Option<Expr>) -> usize {
-        let cell = Cell { kind, arguments, filter };
+    fn cell_of(&mut self, kind: Kind, arguments: Vec<Expr>, call: &AggregateCall) -> usize {
+        let distinct = call.function.is_distinct() && matches!(kind, Kind::Sum | Kind::Count);
+        let cell = Cell { kind, arguments, filter: call.filter.clone(), distinct };
         self.cells.iter().position(|other| *other == cell).unwrap_or_else(|| {
             self.cells.push(cell);
             self.cells.len() - 1
@@ -183,26 +165,19 @@ fn small_integer(argument: &Expr, input: &Schema) -> Option<Expr> {
     if is_small && *argument.data_type() == DataType::Float64 { Expr::new(integer, input).ok() } else { None }
 }
 
-/// Whether queries with this aggregate, which is expected to have so many groups of rows of these tables, can be
-/// answered by one run.
-pub(super) fn can_merge(aggregate: &Aggregate, groups: Option<usize>, tables: &PlanTables) -> bool {
-    Parts::of(aggregate).is_some_and(|parts| match &parts.different {
-        None => true,
-        Some(different) => {
-            let values = different::values_of(different, &aggregate.input, tables);
-            let cells = values.zip(groups).map(|(values, groups)| values.saturating_mul(groups.max(1)));
-            let cells = cells.map(|cells| aggregate.input.rows_estimate.map_or(cells, |rows| rows.min(cells)));
-            let bytes = estimates::row_bytes(&aggregate.input.schema).min(DIFFERENT_BYTES);
-            cells.is_some_and(|cells| cells.saturating_mul(bytes) <= SHARED_STATE_BYTES_MAX / DIFFERENT_PART)
-        }
-    })
+/// Whether queries with this aggregate can be answered by one run.
+pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
+    Parts::of(aggregate).is_some_and(|parts| different::has_room(aggregate.groups.len(), &parts.cells))
 }
 
 /// The values of cells that an aggregate's results are put together from, in the order of [`by_cells`]: kind,
 /// arguments, filter, and which of the aggregate's calls has it as its result, if one does. `None` if the results of
-/// parts cannot be put together exactly.
+/// groups cannot be put together exactly.
 pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Option<Expr>, Option<usize>)>> {
-    let Parts { cells, parts, different: None } = Parts::of(aggregate)? else { return None };
+    let Parts { cells, parts } = Parts::of(aggregate)?;
+    if cells.iter().any(|cell| cell.distinct) {
+        return None;
+    }
     let call = |wanted: usize| {
         let gives = |part: &RegroupPart| matches!(part, RegroupPart::Sum(cell) | RegroupPart::Count(cell) | RegroupPart::Extreme(cell) if *cell == wanted);
         parts.iter().position(gives)
@@ -211,16 +186,15 @@ pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Op
     Some(cells.map(|(index, cell)| (cell.kind, cell.arguments, cell.filter, call(index))).collect())
 }
 
-/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, what different
-/// values are counted of, mask, values of the cells.
+/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of the
+/// cells.
 pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> Result<Plan> {
     let parts = parts_of(aggregate)?;
+    if parts.cells.iter().any(|cell| cell.distinct) {
+        return different::by_cells(&aggregate.groups, output, &parts.cells, input);
+    }
     let mut groups = aggregate.groups.clone();
     let mut fields = output.fields()[..groups.len()].to_vec();
-    if let Some(different) = parts.different {
-        fields.push(Arc::new(Field::new("different", different.data_type().clone(), true)));
-        groups.push(different);
-    }
     groups.push(Expr::column(input.schema.fields().len() - 1, &input.schema)?);
     fields.push(Arc::new(super::masks::mask_field()));
     let mut aggregates = Vec::new();
@@ -239,11 +213,9 @@ pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> R
 pub(super) fn own_groups(plan: &Plan, cells: SchemaRef, batches: Vec<RecordBatch>, query: usize) -> Result<Plan> {
     let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
     let width = aggregate.groups.len();
-    // What different values are counted of is behind the keys.
-    let mask = width + usize::from(parts_of(aggregate)?.different.is_some());
-    let predicate = Expr::new(has_bit(mask, query, &cells), &cells)?;
+    let predicate = Expr::new(has_bit(width, query, &cells), &cells)?;
     let known = Plan::new(Node::Values { batches }, cells.clone());
-    let values = (mask + 1..cells.fields().len()).collect::<Vec<_>>();
+    let values = (width + 1..cells.fields().len()).collect::<Vec<_>>();
     let own = Plan::new(Node::Filter { input: Box::new(known), predicate }, cells);
     from_cells(plan, own, &(0..width).collect::<Vec<_>>(), &values)
 }
@@ -256,8 +228,7 @@ pub(super) fn has_bit(mask: usize, query: usize, cells: &Schema) -> Arc<dyn Phys
 }
 
 /// What `plan`, an aggregate, gives, put together from rows that have its group columns in the columns `keys`, and the
-/// values of its cells, in their order, in the columns `values`; what different values are counted of, if any are, is
-/// right behind the last of the keys.
+/// values of its cells, in their order, in the columns `values`.
 pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usize]) -> Result<Plan> {
     let Node::Aggregate(aggregate) = &plan.node else { return Err(Error::bug("groups of a plan without any")) };
     let parts = parts_of(aggregate)?;
@@ -274,11 +245,6 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
         fields.push(call.function.field());
         aggregates.push(call);
     }
-    if parts.different.is_some() {
-        let call = AggregateCall::count_distinct(Expr::column(width, &cells)?, &cells)?;
-        fields.push(call.function.field());
-        aggregates.push(call);
-    }
     let grouping_sets = vec![vec![false; width]];
     let input = Box::new(rows);
     let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
@@ -290,7 +256,6 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
         let of_cell = |cell: usize| column(width + cell, &schema);
         let value: Arc<dyn PhysicalExpr> = match part {
             RegroupPart::Extreme(cell) => of_cell(*cell),
-            RegroupPart::Different => of_cell(parts.cells.len()),
             // A sum of sums has more digits by its type, but not by its value.
             RegroupPart::Sum(cell) if schema.field(width + cell).data_type() == field.data_type() => of_cell(*cell),
             RegroupPart::Sum(cell) => Arc::new(CastExpr::new(of_cell(*cell), field.data_type().clone(), None)),
@@ -326,15 +291,15 @@ fn parts_of(aggregate: &Aggregate) -> Result<Parts> {
     Parts::of(aggregate).ok_or_else(|| Error::bug("an aggregate that cannot be put together was merged"))
 }
 
-fn column(index: usize, schema: &Schema) -> Arc<dyn PhysicalExpr> {
+pub(super) fn column(index: usize, schema: &Schema) -> Arc<dyn PhysicalExpr> {
     Arc::new(ColumnExpr::new(schema.field(index).name(), index))
 }
 
-fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {
+pub(super) fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {
     Arc::new(Literal::new(value))
 }
 
-fn call(
+pub(super) fn call(
     function: Arc<AggregateUDF>,
     arguments: Vec<Expr>,
     filter: Option<Expr>,

@@ -10,6 +10,7 @@
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, UInt32Array, UInt64Array};
@@ -151,21 +152,36 @@ impl OperatorState for MaskState {
     }
 }
 
-/// Clears the bits of these queries in the masks of the rows for which a condition is not true.
+/// Clears the bits of these queries in the masks of the rows for which a condition is not true. It is evaluated for the
+/// rows that one of them still wants, unless these are nearly all.
 fn clear_unless(condition: &Expr, queries: u64, input: &Batch, rows: &mut [u64]) -> Result<()> {
-    if rows.iter().fold(0, |all, mask| all | mask) & queries == 0 {
+    let asked = rows.iter().filter(|&&mask| mask & queries != 0).count();
+    if asked == 0 {
         return Ok(());
     }
-    match condition.select(input)? {
+    let picks = (asked <= rows.len() / 4 * 3).then(|| {
+        let wanted = rows.iter().enumerate().filter(|(_, mask)| *mask & queries != 0);
+        UInt32Array::from_iter_values(wanted.map(|(row, _)| row as u32))
+    });
+    let selection = match &picks {
+        Some(picks) => condition.select(&input.pick(picks)?)?,
+        None => condition.select(input)?,
+    };
+    let mut clear = |places: Range<usize>| match &picks {
+        Some(picks) => picks.values()[places].iter().for_each(|&row| rows[row as usize] &= !queries),
+        None => rows[places].iter_mut().for_each(|mask| *mask &= !queries),
+    };
+    let places = if picks.is_some() { asked } else { input.rows() };
+    match selection {
         Selection::All => {}
-        Selection::None => rows.iter_mut().for_each(|mask| *mask &= !queries),
-        Selection::Rows(picks) => {
+        Selection::None => clear(0..places),
+        Selection::Rows(kept) => {
             let mut next = 0;
-            for &row in picks.values() {
-                rows[next..row as usize].iter_mut().for_each(|mask| *mask &= !queries);
-                next = row as usize + 1;
+            for &place in kept.values() {
+                clear(next..place as usize);
+                next = place as usize + 1;
             }
-            rows[next..].iter_mut().for_each(|mask| *mask &= !queries);
+            clear(next..places);
         }
     }
     Ok(())
@@ -375,6 +391,37 @@ mod tests {
         // Without masks below, everybody wants a row at first; and masks of those who do not want it are taken away.
         let operator = MaskRows { queries: 0b110, masks: vec![], unwanted: vec![1], ..operator };
         assert_eq!(run(&operator, vec![arrays]), [[(1, 0b010)]]);
+    }
+
+    #[test]
+    fn a_condition_is_the_same_for_few_rows_and_for_all() {
+        let schema = Schema::new(vec![Field::new("x", DataType::Int64, true)]);
+        let column: Arc<dyn datafusion_physical_expr::PhysicalExpr> = Arc::new(Column::new("x", 0));
+        let less = |number| Arc::new(Literal::new(ScalarValue::Int64(Some(number))));
+        let condition =
+            |number| Expr::new(Arc::new(BinaryExpr::new(column.clone(), Compared::Lt, less(number))), &schema);
+        let conditions = [(500, 0b001), (0, 0b010), (2000, 0b100)];
+        // Of the first query's condition all rows, some, few; of the second, which nothing fulfills, the same.
+        for step in [1u64, 2, 7, 100] {
+            let values = (0..1000).map(|row| (row % 11 != 0).then_some(row)).collect::<Vec<Option<i64>>>();
+            let masks = (0..1000).map(|row| if row % step == 0 { 0b111 } else { 0b100 }).collect::<Vec<u64>>();
+            let operator = MaskRows {
+                queries: u64::MAX,
+                lookups: vec![],
+                conditions: conditions.iter().map(|(number, mask)| (condition(*number).unwrap(), *mask)).collect(),
+                masks: vec![1],
+                unwanted: vec![],
+                columns: vec![0],
+            };
+            let arrays: Vec<ArrayRef> =
+                vec![Arc::new(Int64Array::from(values.clone())), Arc::new(UInt64Array::from(masks.clone()))];
+            let expected = values.iter().zip(masks).filter_map(|(value, mask)| {
+                let value = (*value)?;
+                let wanted = conditions.iter().filter(|(number, _)| value < *number).fold(0, |all, (_, bit)| all | bit);
+                Some((value, mask & wanted)).filter(|(_, mask)| *mask != 0)
+            });
+            assert_eq!(run(&operator, vec![arrays]), [expected.collect::<Vec<_>>()], "every {step}th");
+        }
     }
 
     #[test]

@@ -32,7 +32,6 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, WindowFrame};
-use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_expr::utils::conjunction;
@@ -528,15 +527,6 @@ impl AggregateCall {
         let physical = arguments.iter().map(|argument| argument.physical().clone()).collect();
         let function = AggregateExprBuilder::new(function, physical).schema(input.clone()).alias(name).build();
         Ok(Self { function: Arc::new(function.map_err(from_datafusion)?), arguments, filter })
-    }
-
-    /// How many different values there are of an expression over batches of `input`. Fails if it is of a type whose
-    /// values are not compared.
-    pub(crate) fn count_distinct(of: Expr, input: &SchemaRef) -> Result<Self> {
-        let physical = vec![of.physical().clone()];
-        let function = AggregateExprBuilder::new(count_udaf(), physical).schema(input.clone()).alias("different");
-        let function = function.distinct().build().map_err(from_datafusion)?;
-        Ok(Self { function: Arc::new(function), arguments: vec![of], filter: None })
     }
 }
 

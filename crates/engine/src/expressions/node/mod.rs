@@ -8,6 +8,7 @@ pub(super) mod dates;
 pub(super) mod foreign;
 pub(super) mod logic;
 pub(super) mod members;
+mod search;
 pub(super) mod strings;
 pub(super) mod test;
 

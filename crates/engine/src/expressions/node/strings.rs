@@ -16,6 +16,7 @@ use hashbrown::HashSet;
 use memchr::memmem::Finder;
 
 use super::compare::Comparison;
+use super::search;
 use crate::batch::{nulls_of, views};
 use crate::expressions::bits::pack;
 
@@ -159,6 +160,8 @@ impl Pattern {
                     } else {
                         test_views(strings, may_pass, |bytes| fits(bytes, head, middle, tail))
                     }
+                } else if let Some(piece) = longest(middle).filter(|_| head.is_empty() && tail.is_empty()) {
+                    containing(array, piece, |bytes| middle.len() == 1 || fits(bytes, head, middle, tail))?
                 } else {
                     test_bytes(array, |bytes| fits(bytes, head, middle, tail))?
                 }
@@ -198,6 +201,21 @@ fn scalar_of(text: &str, data_type: &DataType) -> Result<Scalar<ArrayRef>> {
         .cast_to(data_type)
         .and_then(|scalar| scalar.to_scalar())
         .map_err(from_datafusion)
+}
+
+/// The piece that is found most quickly, and in the fewest strings.
+fn longest<'p>(pieces: &'p [Finder<'static>]) -> Option<&'p Finder<'static>> {
+    pieces.iter().max_by_key(|piece| piece.needle().len())
+}
+
+/// For every string whether it has a piece, and fits.
+fn containing(array: &dyn Array, piece: &Finder<'_>, fits: impl Fn(&[u8]) -> bool) -> Result<BooleanBuffer> {
+    match array.data_type() {
+        DataType::Utf8 => Ok(search::in_offsets(array.as_string::<i32>(), piece, fits)),
+        DataType::LargeUtf8 => Ok(search::in_offsets(array.as_string::<i64>(), piece, fits)),
+        DataType::Utf8View => Ok(search::in_views(array.as_string_view(), piece, fits)),
+        other => Err(Error::bug(format!("a search in strings met values of type {other}"))),
+    }
 }
 
 /// Whether a string is the head, the middle pieces in their order somewhere, and the tail, without overlap. The

@@ -9,6 +9,7 @@ use arrow::array::Array;
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_functions_aggregate::average::Avg;
+use datafusion_functions_aggregate::bit_and_or_xor::bit_or_udaf;
 use datafusion_functions_aggregate::count::Count;
 use datafusion_functions_aggregate::min_max::{Max, Min};
 use datafusion_functions_aggregate::sum::Sum;
@@ -21,7 +22,7 @@ use super::output::{self, Output};
 use super::states::count::RowCounts;
 use super::states::distinct::DistinctState;
 use super::states::foreign::ForeignState;
-use super::states::min_max::min_max_state;
+use super::states::min_max::{any_bits_state, min_max_state};
 use super::states::sum::{SumKind, SumState};
 use super::states::{Placement, State, count_nulls};
 use crate::batch::{Batch, Column, Selection, to_logical};
@@ -49,6 +50,7 @@ enum StateSpec {
     Nulls { argument: usize },
     Sum { argument: usize, kind: SumKind },
     MinMax { argument: usize, max: bool, data_type: DataType },
+    AnyBits { argument: usize },
     Distinct { argument: usize, layout: Arc<KeyLayout>, sum: Option<SumKind> },
     Foreign { view: usize, function: Arc<AggregateFunctionExpr>, arguments: Vec<usize>, types: Arc<[DataType]> },
 }
@@ -152,6 +154,10 @@ impl Program {
             let state = self.add_state(StateSpec::MinMax { argument, max, data_type: result.clone() });
             return Ok(Some(Output::MinMax { state }));
         }
+        if *call.function.fun() == *bit_or_udaf() && *argument.data_type() == DataType::UInt64 {
+            let argument = self.add_argument(argument, view);
+            return Ok(Some(Output::MinMax { state: self.add_state(StateSpec::AnyBits { argument }) }));
+        }
         if !(is_sum || is_average || function.is::<Count>()) {
             return Ok(None);
         }
@@ -237,6 +243,7 @@ impl Program {
                 (StateSpec::MinMax { argument: a, max: m, .. }, StateSpec::MinMax { argument: b, max: n, .. }) => {
                     a == b && m == n
                 }
+                (StateSpec::AnyBits { argument: a }, StateSpec::AnyBits { argument: b }) => a == b,
                 (StateSpec::Distinct { argument: a, sum: s, .. }, StateSpec::Distinct { argument: b, sum, .. })
                     if a == b && s.zip(*sum).is_none_or(|(s, sum)| s == sum) =>
                 {
@@ -273,6 +280,7 @@ impl Program {
                         min_max_state(data_type, *max, always_seen(argument))
                             .ok_or_else(|| Error::bug("a native min or max lost its type"))?,
                     ),
+                    StateSpec::AnyBits { argument } => State::MinMax(any_bits_state(always_seen(argument))),
                     StateSpec::Distinct { layout, sum, .. } => {
                         State::Distinct(Box::new(DistinctState::new(layout.clone(), *sum)))
                     }
@@ -361,7 +369,7 @@ impl Program {
                         sums.update(&column.flat()?, placement)?;
                     }
                 }
-                (StateSpec::MinMax { argument, .. }, State::MinMax(values)) => {
+                (StateSpec::MinMax { argument, .. } | StateSpec::AnyBits { argument }, State::MinMax(values)) => {
                     if let Some((column, placement)) = self.input(inputs, *argument, &place) {
                         values.update(&column.flat()?, placement)?;
                     }

@@ -19,8 +19,8 @@ fn what_cannot_be_put_together_from_cells_goes_by_rows() {
     let wanted = Wanted::between(10, 90);
     assert_eq!(way(&tables.groups(&wanted)), Some(Way::Cells));
     for plan in [
-        tables.different(&wanted),
-        tables.different_joined(&wanted),
+        tables.floats(&wanted),
+        tables.floats_joined(&wanted),
         tables.first_rows(&wanted, 5),
         tables.each_inverse(&wanted),
     ] {
@@ -34,8 +34,8 @@ fn what_cannot_be_put_together_from_cells_goes_by_rows() {
     let other = Wanted::between(0, 50);
     assert!(template(&tables.first_rows(&wanted, 5)) == template(&tables.first_rows(&other, 5)));
     assert!(template(&tables.first_rows(&wanted, 5)) != template(&tables.first_rows(&wanted, 6)));
-    assert!(template(&tables.different(&wanted)) == template(&tables.different(&other)));
-    assert!(template(&tables.different(&wanted)) != template(&tables.groups(&wanted)));
+    assert!(template(&tables.floats(&wanted)) == template(&tables.floats(&other)));
+    assert!(template(&tables.floats(&wanted)) != template(&tables.groups(&wanted)));
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn merged_queries_answer_as_lone_ones() {
     for engine in engines() {
         let mut random = Random::new(5);
         let wanted = (0..90).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();
-        judge(&engine, &wanted.iter().map(|wanted| tables.different(wanted)).collect::<Vec<_>>());
-        judge(&engine, &wanted.iter().map(|wanted| tables.different_joined(wanted)).collect::<Vec<_>>());
+        judge(&engine, &wanted.iter().map(|wanted| tables.floats(wanted)).collect::<Vec<_>>());
+        judge(&engine, &wanted.iter().map(|wanted| tables.floats_joined(wanted)).collect::<Vec<_>>());
         judge(&engine, &wanted.iter().map(|wanted| tables.first_rows(wanted, 20)).collect::<Vec<_>>());
         let info = engine.sharing();
         assert!(!is_inline(&engine) || (info.merged_builds_total >= 3 && info.merged_queries_total > 80), "{info:?}");
@@ -54,10 +54,15 @@ fn merged_queries_answer_as_lone_ones() {
 }
 
 #[test]
-fn few_different_values_are_counted_from_cells() {
-    let tables = Tables::counted(3000);
+fn different_values_are_counted_and_added_up_from_cells() {
+    let tables = Tables::new(3000);
     let wanted = Wanted::between(10, 90);
-    for plan in [tables.different(&wanted), tables.different_joined(&wanted), tables.averages(&wanted)] {
+    for plan in [
+        tables.different(&wanted),
+        tables.different_joined(&wanted),
+        tables.averages(&wanted),
+        tables.differents(&wanted),
+    ] {
         assert_eq!(way(&plan), Some(Way::Cells), "{plan}");
     }
     for engine in engines() {
@@ -68,6 +73,7 @@ fn few_different_values_are_counted_from_cells() {
         judge(&engine, &wanted.iter().map(|wanted| tables.different(wanted)).collect::<Vec<_>>());
         judge(&engine, &wanted.iter().map(|wanted| tables.different_joined(wanted)).collect::<Vec<_>>());
         judge(&engine, &wanted.iter().map(|wanted| tables.averages(wanted)).collect::<Vec<_>>());
+        judge(&engine, &wanted.iter().map(|wanted| tables.differents(wanted)).collect::<Vec<_>>());
         let info = engine.sharing();
         assert!(!is_inline(&engine) || (info.merged_builds_total >= 3 && info.merged_queries_total > 80), "{info:?}");
         assert_eq!(info.retries_total, 0);
@@ -89,7 +95,7 @@ fn an_error_belongs_to_the_query_that_causes_it() {
 fn what_is_kept_of_several_serves_each_of_them_again() {
     let tables = Tables::new(2000);
     for engine in engines_with(10) {
-        let plans = (0..6).map(|low| tables.different(&Wanted::between(low, 90))).collect::<Vec<_>>();
+        let plans = (0..6).map(|low| tables.floats(&Wanted::between(low, 90))).collect::<Vec<_>>();
         judge(&engine, &plans);
         let before = engine.sharing();
         judge(&engine, &plans);
@@ -140,11 +146,11 @@ fn whoever_comes_and_goes_the_others_get_their_rows() {
         for _ in 0..14 {
             let wanted = if random.below(2) == 0 { Wanted::coarse(&mut random) } else { Wanted::random(&mut random) };
             let plan = match random.below(6) {
-                0 => tables.different_joined(&wanted),
+                0 => tables.floats_joined(&wanted),
                 1 => tables.first_rows(&wanted, 20),
                 2 => tables.each_inverse(&wanted),
                 3 => tables.groups(&wanted),
-                _ => tables.different(&wanted),
+                _ => tables.floats(&wanted),
             };
             let mode = if random.below(4) == 0 { SharingMode::States } else { SharingMode::All };
             running.push((engine.run(&plan, options(mode)).unwrap(), plan));

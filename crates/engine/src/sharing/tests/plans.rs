@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use arrow::array::{Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::stats::Precision;
 use datafusion_common::{JoinType, NullEquality, Result as DataFusionResult, ScalarValue, Statistics};
 use datafusion_expr::{
     AggregateUDF, ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -92,34 +91,6 @@ pub(super) struct Tables {
     u: Arc<MemoryTable>,
 }
 
-/// A table of which it is known that its columns have 120 different values each.
-#[derive(Debug)]
-struct Counted(MemoryTable);
-
-impl Table for Counted {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-
-    fn identity(&self) -> TableIdentity {
-        self.0.identity()
-    }
-
-    fn statistics(&self) -> Statistics {
-        let mut statistics = self.0.statistics();
-        statistics.column_statistics.iter_mut().for_each(|column| column.distinct_count = Precision::Inexact(120));
-        statistics
-    }
-
-    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        self.0.scan(request)
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-}
-
 /// The rows of a table, read in another way.
 #[derive(Debug)]
 struct View(Arc<dyn Table>);
@@ -203,12 +174,6 @@ impl Tables {
     pub fn are_here(&self) {
         let u: Arc<dyn Table> = self.u.clone();
         MADE.with_borrow_mut(|made| made.extend([Arc::downgrade(&self.t), Arc::downgrade(&u)]));
-    }
-
-    /// The same, where it is known that columns of `t` have few different values.
-    pub fn counted(rows: i64) -> Self {
-        let (t, u) = Self::made(rows);
-        Self::of(Arc::new(Counted(t)), Arc::new(u))
     }
 
     /// The same tables; `t` is seen through a view.
@@ -345,12 +310,50 @@ impl Tables {
         sort(self.different_of(rows))
     }
 
+    /// A sum of floats by `k`, of few rows.
+    pub fn floats(&self, wanted: &Wanted) -> Plan {
+        sort(self.floats_of(self.few_rows(wanted)))
+    }
+
+    /// The same of what is joined with `u`.
+    pub fn floats_joined(&self, wanted: &Wanted) -> Plan {
+        let Node::Aggregate(joined) = self.joined(wanted, JoinType::Inner, false).node else { unreachable!() };
+        let mut rows = *joined.input;
+        rows.rows_estimate = Some(100);
+        sort(self.floats_of(rows))
+    }
+
+    /// The floats are integers, whose sums are exact in any order.
+    fn floats_of(&self, rows: Plan) -> Plan {
+        let schema = rows.schema.clone();
+        let float: Physical = Arc::new(CastExpr::new(column(1, &schema), DataType::Float64, None));
+        let calls = vec![call(sum_udaf(), float, &schema), call(max_udaf(), column(2, &schema), &schema)];
+        aggregate_of(rows, &[0], calls)
+    }
+
+    /// By `k`: how many different `x` and `s` there are, how many `x` of some rows, the sum and the average of different
+    /// amounts, and what all rows have.
+    pub fn differents(&self, wanted: &Wanted) -> Plan {
+        let rows = self.rows(wanted);
+        let schema = rows.schema.clone();
+        let distinct = |function, index, filter| distinct(function, index, filter, &schema);
+        let some = Expr::new(binary(column(1, &schema), Operator::Gt, int(40)), &schema).unwrap();
+        let calls = vec![
+            distinct(count_udaf(), 1, None),
+            distinct(count_udaf(), 3, None),
+            distinct(count_udaf(), 1, Some(some)),
+            distinct(sum_udaf(), 2, None),
+            distinct(avg_udaf(), 2, None),
+            call(count_udaf(), int(1), &schema),
+            call(avg_udaf(), column(2, &schema), &schema),
+            call(min_udaf(), column(3, &schema), &schema),
+        ];
+        sort(aggregate_of(rows, &[0], calls))
+    }
+
     fn different_of(&self, rows: Plan) -> Plan {
         let schema = rows.schema.clone();
-        let function = AggregateExprBuilder::new(count_udaf(), vec![column(1, &schema)]).schema(schema.clone());
-        let function = Arc::new(function.alias("different").distinct().build().unwrap());
-        let arguments = vec![Expr::column(1, &schema).unwrap()];
-        let different = AggregateCall { function, arguments, filter: None };
+        let different = distinct(count_udaf(), 1, None, &schema);
         aggregate_of(rows, &[0], vec![different, call(max_udaf(), column(2, &schema), &schema)])
     }
 
@@ -393,7 +396,7 @@ impl Tables {
         let schema = rows.schema.clone();
         let small: Physical = Arc::new(CastExpr::new(column(1, &schema), DataType::Int32, None));
         let float: Physical = Arc::new(CastExpr::new(small, DataType::Float64, None));
-        let different = AggregateCall::count_distinct(Expr::column(3, &schema).unwrap(), &schema).unwrap();
+        let different = distinct(count_udaf(), 3, None, &schema);
         sort(aggregate_of(rows, &[0], vec![call(avg_udaf(), float, &schema), different]))
     }
 
@@ -704,6 +707,13 @@ fn sort(input: Plan) -> Plan {
     let keys = vec![key(0, &schema)];
     let node = Node::Sort { input: Box::new(input), keys, fetch: None };
     Plan { node, schema, rows_estimate, ordered: true }
+}
+
+/// A function of the different values of a column, of those rows that the filter leaves.
+fn distinct(function: Arc<AggregateUDF>, index: usize, filter: Option<Expr>, schema: &SchemaRef) -> AggregateCall {
+    let builder = AggregateExprBuilder::new(function, vec![column(index, schema)]).schema(schema.clone());
+    let function = Arc::new(builder.alias("different").distinct().build().unwrap());
+    AggregateCall { function, arguments: vec![Expr::column(index, schema).unwrap()], filter }
 }
 
 fn call(function: Arc<AggregateUDF>, argument: Physical, schema: &SchemaRef) -> AggregateCall {

@@ -1,5 +1,5 @@
 //! The least or the greatest value per group, for every type with a fixed width and an order, and
-//! ([`extreme_bytes`](super::extreme_bytes)) for strings.
+//! ([`extreme_bytes`](super::extreme_bytes)) for strings. Bits that any value has are kept in the same way.
 //!
 //! Floats are in total order: NaN is greater than every number. (DataFusion's grouped accumulators take a NaN or not
 //! depending on the order of rows; an answer must not depend on how work was split.)
@@ -29,8 +29,8 @@ pub(in super::super) fn min_max_state(data_type: &DataType, max: bool, seen: boo
     {
         let data_type = data_type.clone();
         Some(match max {
-            true => Box::new(Extremes::<T, true>::new(data_type, seen)),
-            false => Box::new(Extremes::<T, false>::new(data_type, seen)),
+            true => Box::new(Extremes::<T, Greatest>::new(data_type, seen)),
+            false => Box::new(Extremes::<T, Least>::new(data_type, seen)),
         })
     }
     match data_type {
@@ -55,6 +55,11 @@ pub(in super::super) fn min_max_state(data_type: &DataType, max: bool, seen: boo
         | DataType::BinaryView => Some(extreme_bytes(data_type, max)),
         _ => None,
     }
+}
+
+/// A state for the bits that any of a group's values has.
+pub(in super::super) fn any_bits_state(seen: bool) -> Box<dyn MinMaxState> {
+    Box::new(Extremes::<UInt64Type, AnyBits>::new(DataType::UInt64, seen))
 }
 
 /// Whether a column's values are in memory as those of a state are.
@@ -122,64 +127,85 @@ macro_rules! ordered_floats {
 }
 ordered_floats!(f32, u32, f64, u64);
 
-struct Extremes<T: ArrowPrimitiveType, const MAX: bool> {
+/// What is kept of two values.
+trait Choice<N>: 'static {
+    /// What any value is kept instead of.
+    const START: N;
+    fn of(value: N, kept: N) -> N;
+}
+
+struct Least;
+struct Greatest;
+struct AnyBits;
+
+impl<N: Ordered> Choice<N> for Least {
+    const START: N = N::GREATEST;
+    #[inline(always)]
+    fn of(value: N, kept: N) -> N {
+        if value.order(kept) == Ordering::Less { value } else { kept }
+    }
+}
+
+impl<N: Ordered> Choice<N> for Greatest {
+    const START: N = N::LEAST;
+    #[inline(always)]
+    fn of(value: N, kept: N) -> N {
+        if value.order(kept) == Ordering::Greater { value } else { kept }
+    }
+}
+
+impl Choice<u64> for AnyBits {
+    const START: u64 = 0;
+    #[inline(always)]
+    fn of(value: u64, kept: u64) -> u64 {
+        value | kept
+    }
+}
+
+struct Extremes<T: ArrowPrimitiveType, C> {
     data_type: DataType,
     values: Vec<T::Native>,
     seen: Seen,
     always_seen: bool,
-    phantom: PhantomData<fn() -> T>,
+    phantom: PhantomData<fn() -> (T, C)>,
 }
 
-impl<T: ArrowPrimitiveType, const MAX: bool> Extremes<T, MAX>
-where
-    T::Native: Ordered,
-{
-    const START: T::Native = if MAX { T::Native::LEAST } else { T::Native::GREATEST };
-
+impl<T: ArrowPrimitiveType, C: Choice<T::Native>> Extremes<T, C> {
     fn new(data_type: DataType, always_seen: bool) -> Self {
         Self { data_type, values: Vec::new(), seen: Seen::new(always_seen), always_seen, phantom: PhantomData }
     }
 
-    #[inline(always)]
-    fn better(value: T::Native, than: T::Native) -> T::Native {
-        let wanted = if MAX { Ordering::Greater } else { Ordering::Less };
-        if value.order(than) == wanted { value } else { than }
-    }
-
     fn look_at(&mut self, values: &[T::Native], placement: Placement<'_>, nulls: Option<&arrow::buffer::NullBuffer>) {
-        self.values.resize(placement.groups.max(self.values.len()), Self::START);
+        self.values.resize(placement.groups.max(self.values.len()), C::START);
         let has_nulls = nulls.is_some_and(|nulls| nulls.null_count() > 0);
         match placement.ids {
             None if !has_nulls => {
-                let mut parts = [Self::START; 8];
+                let mut parts = [C::START; 8];
                 let mut chunks = values.chunks_exact(8);
                 for chunk in &mut chunks {
                     for (part, &value) in parts.iter_mut().zip(chunk) {
-                        *part = Self::better(value, *part);
+                        *part = C::of(value, *part);
                     }
                 }
                 let all = parts.iter().chain(chunks.remainder());
-                self.values[0] = all.fold(self.values[0], |best, &value| Self::better(value, best));
+                self.values[0] = all.fold(self.values[0], |best, &value| C::of(value, best));
             }
             Some(ids) if !has_nulls && placement.few_groups() => {
-                let mut lanes = [Self::START; LANE_GROUPS_MAX * LANES];
+                let mut lanes = [C::START; LANE_GROUPS_MAX * LANES];
                 for (row, (&id, &value)) in ids.iter().zip(values).enumerate() {
                     let lane = (id as usize * LANES + row % LANES) & (LANE_GROUPS_MAX * LANES - 1);
-                    lanes[lane] = Self::better(value, lanes[lane]);
+                    lanes[lane] = C::of(value, lanes[lane]);
                 }
                 for (best, lanes) in self.values.iter_mut().zip(lanes.chunks_exact(LANES)) {
-                    *best = lanes.iter().fold(*best, |best, &value| Self::better(value, best));
+                    *best = lanes.iter().fold(*best, |best, &value| C::of(value, best));
                 }
             }
-            _ => scatter(&mut self.values, values, placement, nulls, |best, value| *best = Self::better(value, *best)),
+            _ => scatter(&mut self.values, values, placement, nulls, |best, value| *best = C::of(value, *best)),
         }
     }
 }
 
-impl<T: ArrowPrimitiveType, const MAX: bool> MinMaxState for Extremes<T, MAX>
-where
-    T::Native: Ordered,
-{
+impl<T: ArrowPrimitiveType, C: Choice<T::Native>> MinMaxState for Extremes<T, C> {
     fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()> {
         let mut values = canonical_floats(values)?;
         if !is_held_as(values.data_type(), &self.data_type) {
@@ -200,20 +226,20 @@ where
             return Err(Error::bug("min or max states of different types met"));
         };
         self.seen.merge(&other.seen, range.clone(), placement);
-        self.values.resize(placement.groups.max(self.values.len()), Self::START);
+        self.values.resize(placement.groups.max(self.values.len()), C::START);
         scatter(&mut self.values, &other.values[range], placement, None, |best, value| {
-            *best = Self::better(value, *best);
+            *best = C::of(value, *best);
         });
         Ok(())
     }
 
     fn resize(&mut self, groups: usize) {
         self.seen.resize(self.values.len(), groups);
-        self.values.resize(groups.max(self.values.len()), Self::START);
+        self.values.resize(groups.max(self.values.len()), C::START);
     }
 
     fn permuted(&self, order: &[u32]) -> Box<dyn MinMaxState> {
-        let values = permuted(&self.values, order, Self::START);
+        let values = permuted(&self.values, order, C::START);
         let (seen, data_type) = (self.seen.permuted(order), self.data_type.clone());
         Box::new(Self { data_type, values, seen, always_seen: self.always_seen, phantom: PhantomData })
     }
@@ -237,7 +263,7 @@ where
         };
         let values = match array.nulls() {
             None => array.values().to_vec(),
-            Some(_) => array.iter().map(|value| value.unwrap_or(Self::START)).collect(),
+            Some(_) => array.iter().map(|value| value.unwrap_or(C::START)).collect(),
         };
         let (seen, data_type) = (Seen::of_nulls(array.nulls()), self.data_type.clone());
         Ok(Box::new(Self { data_type, values, seen, always_seen: self.always_seen, phantom: PhantomData }))
