@@ -24,7 +24,7 @@ use super::parameters::{Parameter, Parameters, form_of, parameter};
 use super::signature::{sides_apart, sides_masked};
 use crate::expressions::Expr;
 use crate::plan::mask_lookup::{Lookup, Terms};
-use crate::plan::{Aggregate, AggregateCall, HashJoin, Mask, Node, Plan, Scan};
+use crate::plan::{Aggregate, AggregateCall, HashJoin, Mask, Node, Plan, Scan, SortKey};
 
 /// The column of masks.
 pub(super) fn mask_field() -> Field {
@@ -39,6 +39,24 @@ pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan
         (plan, true) => Ok(plan),
         (_, false) => Err(Error::bug("a template without parameters")),
     }
+}
+
+/// Of rows that have masks as their last column, those that may be among the `wanted` first of some query, by columns of
+/// them.
+pub(super) fn first_of_each(rows: Plan, keys: &[SortKey], wanted: usize) -> Plan {
+    let schema = rows.schema.clone();
+    let width = schema.fields().len() - 1;
+    let node = Mask {
+        input: Box::new(rows),
+        queries: u64::MAX,
+        lookups: vec![],
+        conditions: vec![],
+        masks: vec![width],
+        unwanted: vec![],
+        first: Some((keys.to_vec(), wanted)),
+        columns: (0..width).collect(),
+    };
+    Plan::new(Node::Mask(node), schema)
 }
 
 struct Masks<'a> {
@@ -179,6 +197,7 @@ impl Masks<'_> {
             conditions,
             masks: if masked { vec![width] } else { vec![] },
             unwanted: vec![],
+            first: None,
             columns: (0..width).collect(),
         };
         Ok((Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])), true))
@@ -249,7 +268,8 @@ impl Masks<'_> {
         let conditions = conditions.collect::<Result<Vec<_>>>()?;
         let scan = Plan { node: Node::Scan(scan.clone()), schema, rows_estimate: None, ordered: plan.ordered };
         let (input, queries, columns) = (Box::new(scan), self.all, (0..width).collect());
-        let node = Mask { input, queries, lookups, conditions, masks: vec![], unwanted: vec![], columns };
+        let (masks, unwanted, first) = (vec![], vec![], None);
+        let node = Mask { input, queries, lookups, conditions, masks, unwanted, first, columns };
         Ok(Some(Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()]))))
     }
 }
@@ -328,7 +348,7 @@ fn chosen(join: HashJoin, chooses: Chooses, plan: &Plan, masked: (bool, bool), q
     let joined =
         Plan { schema, rows_estimate: plan.rows_estimate, ..Plan::new(Node::HashJoin(join), plan.schema.clone()) };
     let (lookups, conditions, columns) = (vec![], vec![], (0..width).collect());
-    let node = Mask { input: Box::new(joined), queries, lookups, conditions, masks, unwanted, columns };
+    let node = Mask { input: Box::new(joined), queries, lookups, conditions, masks, unwanted, first: None, columns };
     Ok(Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])))
 }
 
@@ -394,6 +414,7 @@ fn joined(
         conditions: vec![],
         masks: vec![width, width + 1],
         unwanted: vec![],
+        first: None,
         columns: (0..width).collect(),
     };
     Ok((Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])), true))

@@ -26,13 +26,20 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::limits::{MERGED_QUERIES_MAX, SHARED_STATE_BYTES_MAX};
 use diligence_base::{Error, Result};
 
-use super::masks::with_mask;
+use super::masks::{first_of_each, with_mask};
 use super::parameters::Parameters;
 use super::signature::Signature;
 use super::{parts, regroup};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
-use crate::plan::{Node, Plan, estimates};
+use crate::plan::{Node, Plan, SortKey, estimates};
+
+/// First rows of a query at most for which a run looks at once for all.
+const FIRST_ROWS_MAX: usize = 1000;
+
+/// How many times as many rows as a query wants are kept for it, about, until its first ones are known: the logarithm
+/// of all rows, in each packet.
+const FIRST_ROWS_KEPT: usize = 32;
 
 /// How far a run for several queries goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +79,13 @@ impl Template {
             (Way::Cells, MERGED_QUERIES_MAX)
         } else {
             let rows = parts::rows_of(point);
-            let bytes = rows.rows_estimate?.saturating_mul(estimates::row_bytes(&rows.schema)).max(1);
+            let kept = match first_rows(part, above) {
+                Some((_, wanted)) => {
+                    rows.rows_estimate.unwrap_or(usize::MAX).min(wanted.saturating_mul(FIRST_ROWS_KEPT))
+                }
+                None => rows.rows_estimate?,
+            };
+            let bytes = kept.saturating_mul(estimates::row_bytes(&rows.schema)).max(1);
             let queries = (SHARED_STATE_BYTES_MAX / 2 / bytes).min(MERGED_QUERIES_MAX);
             if queries < 2 || rows.ordered {
                 return None;
@@ -89,14 +102,27 @@ fn depth_of_point(part: &Plan) -> usize {
     parts::topmost_aggregate(part).map_or_else(|| parts::depth_of_rows(part, 0), |(depth, _)| depth)
 }
 
+/// The order in which each query wants few first rows of those that are so far below, and how many.
+fn first_rows(part: &Plan, above: usize) -> Option<(&[SortKey], usize)> {
+    let Node::Sort { keys, fetch: Some(wanted), .. } = &parts::part_below(part, above.checked_sub(1)?)?.node else {
+        return None;
+    };
+    let are_columns = keys.iter().all(|key| key.expression.as_column().is_some());
+    (are_columns && *wanted <= FIRST_ROWS_MAX).then_some((keys, *wanted))
+}
+
 /// The run for several queries of a template, of one of which `part` is what is below its cut.
 pub(crate) fn merged(way: Way, part: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
     match way {
         Way::Cells => regroup::merged(part, queries),
         Way::Rows => {
-            let point =
-                parts::part_below(part, depth_of_point(part)).ok_or_else(|| Error::bug("a part without a point"))?;
-            with_mask(parts::rows_of(point), queries)
+            let above = depth_of_point(part);
+            let point = parts::part_below(part, above).ok_or_else(|| Error::bug("a part without a point"))?;
+            let rows = with_mask(parts::rows_of(point), queries)?;
+            Ok(match first_rows(part, above) {
+                Some((keys, wanted)) => first_of_each(rows, keys, wanted),
+                None => rows,
+            })
         }
     }
 }

@@ -6,7 +6,8 @@
 //! A column's values are of few kinds, each with a mask of its own ([`Lookup`]). The kinds of all columns together make
 //! a row's *code*, its place in a grid, where it is known which mask that is: no row's mask has to be computed, or
 //! looked for among the known ones. Conditions that are no comparisons of a column clear the bits of the queries that
-//! have them, one condition after the other.
+//! have them, one condition after the other. Where each query wants first rows, the bits of those that a row is none of
+//! the [first](FirstOfEach) for are cleared in the end.
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
@@ -21,8 +22,9 @@ use hashbrown::HashMap;
 use crate::batch::{Batch, Column, Selection};
 use crate::expressions::Expr;
 use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
-use crate::plan::Mask;
+use crate::operators::sort::FirstOfEach;
 use crate::plan::mask_lookup::Lookup;
+use crate::plan::{Mask, SortKey};
 
 /// Different masks that a packet keeps in a list, at most: as many values as a direct grouping takes.
 const KNOWN_MAX: usize = 4096;
@@ -34,14 +36,15 @@ pub struct MaskRows {
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
     unwanted: Vec<usize>,
+    first: Option<(Vec<SortKey>, usize)>,
     columns: Vec<usize>,
 }
 
 impl MaskRows {
     /// As planned.
     pub fn new(plan: &Mask) -> Arc<Self> {
-        let Mask { queries, lookups, conditions, masks, unwanted, columns, .. } = plan.clone();
-        Arc::new(Self { queries, lookups, conditions, masks, unwanted, columns })
+        let Mask { queries, lookups, conditions, masks, unwanted, first, columns, .. } = plan.clone();
+        Arc::new(Self { queries, lookups, conditions, masks, unwanted, first, columns })
     }
 }
 
@@ -50,13 +53,14 @@ impl Operator for MaskRows {
         "Mask"
     }
 
-    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn OperatorState>> {
+    fn open(&self, setup: &QueryContext) -> Result<Box<dyn OperatorState>> {
+        let first = self.first.as_ref().map(|(keys, wanted)| FirstOfEach::new(keys, *wanted, setup)).transpose()?;
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
         let (conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
-        let only_lookups = masks.is_empty() && unwanted.is_empty() && conditions.is_empty();
+        let only_lookups = masks.is_empty() && unwanted.is_empty() && conditions.is_empty() && first.is_none();
         let grid = if only_lookups { Grid::of(&lookups) } else { None };
         let (queries, rows, known) = (self.queries, Vec::new(), Known::default());
-        Ok(Box::new(MaskState { queries, lookups, conditions, masks, unwanted, columns, rows, known, grid }))
+        Ok(Box::new(MaskState { queries, lookups, conditions, masks, unwanted, first, columns, rows, known, grid }))
     }
 }
 
@@ -66,6 +70,7 @@ struct MaskState {
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
     unwanted: Vec<usize>,
+    first: Option<FirstOfEach>,
     columns: Vec<usize>,
     /// The masks of a batch's rows.
     rows: Vec<u64>,
@@ -132,6 +137,9 @@ impl OperatorState for MaskState {
         }
         for (condition, queries) in &self.conditions {
             clear_unless(condition, *queries, &input, &mut self.rows)?;
+        }
+        if let Some(first) = &mut self.first {
+            first.restrict(&input, &mut self.rows)?;
         }
         let wanted = self.rows.iter().filter(|&&mask| mask != 0).count();
         if wanted == 0 {
@@ -321,6 +329,7 @@ mod tests {
             conditions: vec![],
             masks: vec![],
             unwanted: vec![],
+            first: None,
             columns: vec![0],
         };
         let numbers = |range: std::ops::Range<i64>| vec![Arc::new(Int64Array::from_iter_values(range)) as ArrayRef];
@@ -354,6 +363,7 @@ mod tests {
                 conditions: vec![],
                 masks: vec![],
                 unwanted: vec![],
+                first: None,
                 columns: vec![0],
             };
             let rows = run(&operator, vec![arrays.clone(), arrays.clone()]);
@@ -382,6 +392,7 @@ mod tests {
             conditions,
             masks: vec![1],
             unwanted: vec![],
+            first: None,
             columns: vec![0],
         };
         let numbers = vec![Some(0), Some(1), Some(2), None, Some(10), Some(1)];
@@ -411,6 +422,7 @@ mod tests {
                 conditions: conditions.iter().map(|(number, mask)| (condition(*number).unwrap(), *mask)).collect(),
                 masks: vec![1],
                 unwanted: vec![],
+                first: None,
                 columns: vec![0],
             };
             let arrays: Vec<ArrayRef> =
@@ -432,6 +444,7 @@ mod tests {
             conditions: vec![],
             masks: vec![1, 2],
             unwanted: vec![],
+            first: None,
             columns: vec![0],
         };
         let count = KNOWN_MAX as u64 + 10;

@@ -231,7 +231,11 @@ impl fmt::Display for ShownWith<'_, Node> {
                 let columns = mask.lookups.iter().map(|(column, _)| column).chain(&mask.masks).chain(&mask.unwanted);
                 let columns = columns.map(|&column| schema.field(column).name().to_string());
                 let conditions = mask.conditions.iter().map(|(condition, _)| condition.to_string());
-                write!(f, "Mask by {}", list(columns.chain(conditions)))
+                write!(f, "Mask by {}", list(columns.chain(conditions)))?;
+                if let Some((keys, wanted)) = &mask.first {
+                    write!(f, ", first {wanted} of each by {}", list(keys))?;
+                }
+                Ok(())
             }
             Node::Exchange { pact, consumers, .. } => write!(f, "Exchange {pact} to {consumers}"),
             Node::Recursive(query) => {

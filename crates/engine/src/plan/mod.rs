@@ -180,6 +180,8 @@ pub struct Mask {
     pub(crate) masks: Vec<usize>,
     /// Columns of the input that are masks of those who do not want the row; NULL where all do.
     pub(crate) unwanted: Vec<usize>,
+    /// In which order each query wants so many first rows, and no others: columns of the input.
+    pub(crate) first: Option<(Vec<SortKey>, usize)>,
     /// Columns of the input that come out.
     pub columns: Vec<usize>,
 }

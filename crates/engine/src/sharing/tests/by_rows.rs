@@ -117,7 +117,7 @@ fn what_is_kept_of_several_serves_each_of_them_again() {
 fn only_as_many_go_together_as_have_few_rows() {
     let tables = Tables::new(500);
     let rows = |low, rows_estimate| {
-        let mut plan = tables.first_rows(&Wanted::between(low, 90), 20);
+        let mut plan = tables.first_rows(&Wanted::between(low, 90), 2000);
         plan.inputs_mut().into_iter().for_each(|input| input.rows_estimate = Some(rows_estimate));
         plan
     };
@@ -126,6 +126,11 @@ fn only_as_many_go_together_as_have_few_rows() {
         template.map(|template| template.queries_max)
     };
     assert_eq!([100, 100_000, 1_000_000].map(queries_max), [Some(64), Some(5), None]);
+    // Of few first rows only those are kept that may be among them.
+    let mut few = tables.first_rows(&Wanted::between(1, 90), 20);
+    few.inputs_mut().into_iter().for_each(|input| input.rows_estimate = None);
+    let template = Wish::of(&few, &options(SharingMode::All), |_| None).unwrap().template;
+    assert_eq!(template.map(|template| template.queries_max), Some(64));
     let engine = Engine::start(inline(1)).unwrap();
     judge(&engine, &(0..11).map(|low| rows(low, 100_000)).collect::<Vec<_>>());
     let info = engine.sharing();
