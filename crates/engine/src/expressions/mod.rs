@@ -37,11 +37,13 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::Column as ColumnExpr;
+use datafusion_physical_expr::expressions::{Column as ColumnExpr, LikeExpr, Literal};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
 use self::facts::Fact;
+pub(crate) use self::node::strings::SoughtText;
+use self::node::strings::text_of;
 use self::node::{Node, foreign};
 pub use self::outside::{Outside, is_outside, outside_function, outside_identity};
 pub use self::predicate_filter::PredicateFilter;
@@ -137,6 +139,19 @@ impl Expr {
             return Err(Error::bug(format!("a condition has type {}", self.data_type)));
         }
         self.node.select(&batch.project(&self.columns))
+    }
+}
+
+impl Expr {
+    /// The text that a condition looks for in a column, and nothing else.
+    pub(crate) fn sought_text(&self) -> Option<(usize, SoughtText)> {
+        let like = self.physical.downcast_ref::<LikeExpr>()?;
+        if like.negated() || like.case_insensitive() {
+            return None;
+        }
+        let column = like.expr().downcast_ref::<ColumnExpr>()?.index();
+        let pattern = like.pattern().downcast_ref::<Literal>()?;
+        Some((column, SoughtText::of(text_of(pattern.value())?)?))
     }
 }
 

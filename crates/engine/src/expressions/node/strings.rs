@@ -99,6 +99,28 @@ fn test_views(
     BooleanBuffer::collect_bool(views.len(), |row| may_pass(views[row]) && test(strings.value(row).as_bytes()))
 }
 
+/// What the simplest patterns look for.
+pub(crate) enum SoughtText {
+    /// `abc%`.
+    Beginning(String),
+    /// `%abc%`.
+    Piece(String),
+}
+
+impl SoughtText {
+    /// What a pattern looks for; `None` if it is another one.
+    pub(in crate::expressions) fn of(pattern: &str) -> Option<Self> {
+        let mut pieces = pieces(pattern)?;
+        match pieces.as_mut_slice() {
+            [text, end] if !text.is_empty() && end.is_empty() => Some(Self::Beginning(std::mem::take(text))),
+            [start, text, end] if start.is_empty() && !text.is_empty() && end.is_empty() => {
+                Some(Self::Piece(std::mem::take(text)))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A LIKE pattern.
 pub(in crate::expressions) struct Pattern {
     shape: PatternShape,

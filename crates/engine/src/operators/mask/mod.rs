@@ -6,10 +6,12 @@
 //! A column's values are of few kinds, each with a mask of its own ([`Lookup`]). The kinds of all columns together make
 //! a row's *code*, its place in a grid, where it is known which mask that is: no row's mask has to be computed, or
 //! looked for among the known ones. Conditions that are no comparisons of a column clear the bits of the queries that
-//! have them, one condition after the other. Where each query wants first rows, the bits of those that a row is none of
+//! have them, one condition after the other; [texts](texts) that many look for are looked for together. Where each query wants first rows, the bits of those that a row is none of
 //! the [first](FirstOfEach) for are cleared in the end.
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
+
+mod texts;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 use crate::operators::sort::FirstOfEach;
 use crate::plan::mask_lookup::Lookup;
 use crate::plan::{Mask, SortKey};
+use texts::TextSearch;
 
 /// Different masks that a packet keeps in a list, at most: as many values as a direct grouping takes.
 const KNOWN_MAX: usize = 4096;
@@ -56,17 +59,31 @@ impl Operator for MaskRows {
     fn open(&self, setup: &QueryContext) -> Result<Box<dyn OperatorState>> {
         let first = self.first.as_ref().map(|(keys, wanted)| FirstOfEach::new(keys, *wanted, setup)).transpose()?;
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
-        let (conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
-        let only_lookups = masks.is_empty() && unwanted.is_empty() && conditions.is_empty() && first.is_none();
+        let (mut conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
+        let texts = TextSearch::take_from(&mut conditions)?;
+        let only_lookups = masks.is_empty() && unwanted.is_empty() && self.conditions.is_empty() && first.is_none();
         let grid = if only_lookups { Grid::of(&lookups) } else { None };
         let (queries, rows, known) = (self.queries, Vec::new(), Known::default());
-        Ok(Box::new(MaskState { queries, lookups, conditions, masks, unwanted, first, columns, rows, known, grid }))
+        Ok(Box::new(MaskState {
+            queries,
+            lookups,
+            texts,
+            conditions,
+            masks,
+            unwanted,
+            first,
+            columns,
+            rows,
+            known,
+            grid,
+        }))
     }
 }
 
 struct MaskState {
     queries: u64,
     lookups: Vec<(usize, Arc<Lookup>)>,
+    texts: Vec<TextSearch>,
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
     unwanted: Vec<usize>,
@@ -134,6 +151,9 @@ impl OperatorState for MaskState {
         }
         for (column, lookup) in &self.lookups {
             lookup.restrict(&input.flat(*column)?, &mut self.rows)?;
+        }
+        for text in &self.texts {
+            text.restrict(&input, &mut self.rows)?;
         }
         for (condition, queries) in &self.conditions {
             clear_unless(condition, *queries, &input, &mut self.rows)?;

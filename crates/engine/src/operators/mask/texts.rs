@@ -1,0 +1,324 @@
+//! Texts that several queries look for in one column: one pass finds those of all.
+//!
+//! `LIKE 'abc%'` looks at the beginning of a string. The first up to four bytes of the texts are keys of a table, so a
+//! string is looked up once for each length of keys that there is. `LIKE '%abc%'` looks everywhere. An automaton reads
+//! each byte of a string once, however many texts there are (Aho & Corasick, "Efficient String Matching: An Aid to
+//! Bibliographic Search", CACM 1975).
+//!
+//! Other patterns, and few of these, are conditions like all others.
+
+use std::fmt;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::DataType;
+use diligence_base::{Error, Result};
+use hashbrown::HashMap;
+
+use crate::batch::{Batch, to_logical};
+use crate::expressions::{Expr, SoughtText};
+
+/// Beginnings from which on they are looked for together: one costs a comparison of four bytes.
+const BEGINNINGS_MIN: usize = 4;
+
+/// The same of texts anywhere: an automaton reads byte by byte, the search for one text many bytes at once.
+const PIECES_MIN: usize = 12;
+
+/// Bytes of texts that an automaton is made for, at most: it has a state for each.
+const PIECES_BYTES_MAX: usize = 4096;
+
+/// Bytes of a string that are looked up.
+const HEAD_BYTES: usize = 4;
+
+/// What queries look for in one column of the input.
+pub(super) struct TextSearch {
+    column: usize,
+    /// Queries that look for something.
+    queries: u64,
+    texts: Texts,
+}
+
+enum Texts {
+    Beginnings(Beginnings),
+    Pieces { automaton: AhoCorasick, masks: Vec<u64> },
+}
+
+impl fmt::Debug for TextSearch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if matches!(self.texts, Texts::Pieces { .. }) { "pieces" } else { "beginnings" };
+        write!(f, "{kind} of column {} for {:b}", self.column, self.queries)
+    }
+}
+
+impl TextSearch {
+    /// Takes those conditions that are better looked at together. Each has the bits of the queries that have it.
+    pub fn take_from(conditions: &mut Vec<(Expr, u64)>) -> Result<Vec<Self>> {
+        let mut groups: Vec<TextGroup> = Vec::new();
+        for (place, (condition, queries)) in conditions.iter().enumerate() {
+            let Some((column, sought)) = condition.sought_text() else { continue };
+            let (is_beginning, text) = match sought {
+                SoughtText::Beginning(text) => (true, text),
+                SoughtText::Piece(text) => (false, text),
+            };
+            // A query that looks for two texts wants both: it is in two groups.
+            let fits = |group: &TextGroup| {
+                (group.column, group.is_beginning) == (column, is_beginning) && group.queries & queries == 0
+            };
+            let found = groups.iter().position(fits).unwrap_or(groups.len());
+            if found == groups.len() {
+                groups.push(TextGroup { column, is_beginning, queries: 0, texts: Vec::new(), places: Vec::new() });
+            }
+            let group = &mut groups[found];
+            group.queries |= queries;
+            group.texts.push((text, *queries));
+            group.places.push(place);
+        }
+        groups.retain(TextGroup::pays);
+        let taken: Vec<usize> = groups.iter().flat_map(|group| group.places.iter().copied()).collect();
+        let mut places = 0..;
+        conditions.retain(|_| places.next().is_none_or(|place| !taken.contains(&place)));
+        groups.into_iter().map(TextGroup::search).collect()
+    }
+
+    /// Clears the bits of the queries whose text a row does not have.
+    pub fn restrict(&self, input: &Batch, rows: &mut [u64]) -> Result<()> {
+        let column = input.column(self.column);
+        let (values, picks) = column.parts();
+        let Some(picks) = picks.filter(|_| values.len() <= input.rows()) else {
+            let strings = Strings::new(&column.flat()?)?;
+            for (row, mask) in rows.iter_mut().enumerate() {
+                let asked = *mask & self.queries;
+                if asked != 0 {
+                    *mask &= !asked | strings.get(row).map_or(0, |bytes| self.find(bytes, asked));
+                }
+            }
+            return Ok(());
+        };
+        // Few values that many rows have are looked at once.
+        let strings = Strings::new(values)?;
+        let found = |value| strings.get(value).map_or(0, |bytes| self.find(bytes, self.queries));
+        let found: Vec<u64> = (0..values.len()).map(found).collect();
+        for (row, mask) in rows.iter_mut().enumerate() {
+            let found = if picks.is_valid(row) { found[picks.value(row) as usize] } else { 0 };
+            *mask &= !self.queries | found;
+        }
+        Ok(())
+    }
+
+    /// Of the queries that ask, those whose text a string has; maybe others, too.
+    fn find(&self, bytes: &[u8], asked: u64) -> u64 {
+        match &self.texts {
+            Texts::Beginnings(beginnings) => beginnings.find(bytes),
+            Texts::Pieces { automaton, masks } => {
+                let mut found = 0;
+                for hit in automaton.find_overlapping_iter(bytes) {
+                    found |= masks[hit.pattern().as_usize()];
+                    if asked & !found == 0 {
+                        break;
+                    }
+                }
+                found
+            }
+        }
+    }
+}
+
+/// Conditions on one column that may go together.
+struct TextGroup {
+    column: usize,
+    is_beginning: bool,
+    queries: u64,
+    texts: Vec<(String, u64)>,
+    places: Vec<usize>,
+}
+
+impl TextGroup {
+    fn pays(&self) -> bool {
+        let bytes: usize = self.texts.iter().map(|(text, _)| text.len()).sum();
+        match self.is_beginning {
+            true => self.texts.len() >= BEGINNINGS_MIN,
+            false => self.texts.len() >= PIECES_MIN && bytes <= PIECES_BYTES_MAX,
+        }
+    }
+
+    fn search(self) -> Result<TextSearch> {
+        let texts = if self.is_beginning {
+            Texts::Beginnings(Beginnings::new(self.texts))
+        } else {
+            let (texts, masks): (Vec<_>, Vec<_>) = self.texts.into_iter().unzip();
+            let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(texts);
+            let automaton = automaton.map_err(|error| Error::bug(format!("texts without an automaton: {error}")))?;
+            Texts::Pieces { automaton, masks }
+        };
+        Ok(TextSearch { column: self.column, queries: self.queries, texts })
+    }
+}
+
+/// Texts that strings may begin with.
+struct Beginnings {
+    /// By the length of keys that there are: their bits in a head.
+    key_bits: Vec<u32>,
+    /// By key, the texts that begin with it, each with the queries that look for it.
+    texts: HashMap<(u32, u32), Vec<(Box<[u8]>, u64)>, foldhash::fast::RandomState>,
+}
+
+impl Beginnings {
+    fn new(all: Vec<(String, u64)>) -> Self {
+        let mut texts: HashMap<_, Vec<_>, _> = HashMap::default();
+        let mut key_bits = Vec::new();
+        for (text, queries) in all {
+            let bits = u32::MAX >> (8 * (HEAD_BYTES - text.len().min(HEAD_BYTES)));
+            if !key_bits.contains(&bits) {
+                key_bits.push(bits);
+            }
+            texts.entry((bits, head(text.as_bytes()) & bits)).or_default().push((text.into_bytes().into(), queries));
+        }
+        Self { key_bits, texts }
+    }
+
+    fn find(&self, bytes: &[u8]) -> u64 {
+        let head = head(bytes);
+        let known = self.key_bits.iter().filter_map(|bits| self.texts.get(&(*bits, head & bits)));
+        let begin = known.flatten().filter(|(text, _)| bytes.starts_with(text));
+        begin.fold(0, |found, (_, queries)| found | queries)
+    }
+}
+
+/// The first bytes of a string, and zeros behind its end.
+#[inline(always)]
+fn head(bytes: &[u8]) -> u32 {
+    match bytes.first_chunk::<HEAD_BYTES>() {
+        Some(head) => u32::from_le_bytes(*head),
+        None => bytes.iter().rev().fold(0, |head, byte| head << 8 | u32::from(*byte)),
+    }
+}
+
+/// The strings of an array as bytes.
+struct Strings(ArrayRef);
+
+impl Strings {
+    fn new(values: &ArrayRef) -> Result<Self> {
+        match values.data_type() {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Self(values.clone())),
+            _ => to_logical(values, &DataType::Utf8View).map(Self),
+        }
+    }
+
+    /// `None` for NULL.
+    #[inline(always)]
+    fn get(&self, row: usize) -> Option<&[u8]> {
+        if self.0.is_null(row) {
+            return None;
+        }
+        Some(match self.0.data_type() {
+            DataType::Utf8 => self.0.as_string::<i32>().value(row).as_bytes(),
+            DataType::LargeUtf8 => self.0.as_string::<i64>().value(row).as_bytes(),
+            _ => self.0.as_string_view().value(row).as_bytes(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{LargeStringArray, StringArray, StringViewArray, UInt32Array};
+    use arrow::datatypes::{Field, Schema};
+    use datafusion_common::ScalarValue;
+    use datafusion_physical_expr::expressions::{Column as ColumnExpr, LikeExpr, Literal};
+
+    use super::*;
+    use crate::batch::Column;
+
+    const VALUES: [Option<&str>; 12] = [
+        Some(""),
+        Some("a"),
+        Some("ab"),
+        Some("abc"),
+        Some("abcd"),
+        Some("abcdefghijklmnopqrstuvwxyz"),
+        None,
+        Some("xyzabc"),
+        Some("żółw\nżółwie"),
+        Some("a\0"),
+        Some("aaaaaaaaaaaaaaaaaaaaab"),
+        Some("special requests, final packages"),
+    ];
+
+    fn like(pattern: &str, negated: bool, schema: &Schema) -> Expr {
+        let column = Arc::new(ColumnExpr::new("text", 0));
+        let pattern = Arc::new(Literal::new(ScalarValue::Utf8View(Some(pattern.to_owned()))));
+        Expr::new(Arc::new(LikeExpr::new(negated, false, column, pattern)), schema).unwrap()
+    }
+
+    #[test]
+    fn texts_that_are_looked_for_together_are_those_that_are_found_alone() {
+        let schema = Schema::new(vec![Field::new("text", DataType::Utf8View, true)]);
+        let patterns = [
+            "a%",
+            "ab%",
+            "abc%",
+            "abcde%",
+            "ż%",
+            "xyz%",
+            "aaaa%",
+            "%a%",
+            "%ab%",
+            "%abc%",
+            "%bcd%",
+            "%aa%",
+            "%final%",
+            "%ó%",
+            "%z%",
+            "%requests, final%",
+            "%nowhere%",
+            "%e%",
+            "%x%",
+            "%special requests, final packages%",
+            "%yz%",
+            "a_c%",
+            "%b",
+            "%a%b%",
+        ];
+        let mut conditions: Vec<_> = patterns
+            .iter()
+            .enumerate()
+            .map(|(query, pattern)| (like(pattern, false, &schema), 1u64 << query))
+            .collect();
+        // One text for several queries, a query that looks for two texts, and one that does not want what has one.
+        conditions.push((like("%final%", false, &schema), 3 << 40));
+        conditions.push((like("%pack%", false, &schema), 1 << 40));
+        conditions.push((like("%a%", true, &schema), 1 << 50));
+        let all = conditions.clone();
+        let searches = TextSearch::take_from(&mut conditions).unwrap();
+        assert_eq!((searches.len(), conditions.len()), (2, 5), "{searches:?} {conditions:?}");
+
+        let texts: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from(VALUES.to_vec())),
+            Arc::new(LargeStringArray::from(VALUES.to_vec())),
+            Arc::new(StringViewArray::from(VALUES.to_vec())),
+        ];
+        let picks = Arc::new(UInt32Array::from_iter((0..200).map(|row| (row % 19 != 0).then_some(row % 12))));
+        let picked = texts.iter().map(|text| Column::picked(text.clone(), picks.clone()));
+        for column in texts.iter().map(|text| Column::flat_array(text.clone())).chain(picked) {
+            let rows = column.len();
+            let batch = Batch::new(vec![column], rows);
+            for start in [u64::MAX, 0x5555_5555_5555_5555, 1 << 9] {
+                let mut found = vec![start; rows];
+                searches.iter().for_each(|search| search.restrict(&batch, &mut found).unwrap());
+                let mut expected = vec![start; rows];
+                for (condition, queries) in &all {
+                    let left = |(left, _): &&(Expr, u64)| left == condition;
+                    if conditions.iter().any(|condition| left(&condition)) {
+                        continue;
+                    }
+                    let answers = condition.evaluate(&batch).unwrap().flat().unwrap();
+                    for (mask, answer) in expected.iter_mut().zip(answers.as_boolean()) {
+                        *mask &= if answer == Some(true) { u64::MAX } else { !queries };
+                    }
+                }
+                assert_eq!(found, expected);
+            }
+        }
+    }
+}
