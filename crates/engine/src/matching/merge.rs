@@ -67,6 +67,8 @@ pub(crate) struct Template {
     pub way: Way,
     /// Queries whose rows together are expected to be few enough to be kept; at least two.
     pub queries_max: usize,
+    /// Fewer queries than these run one by one.
+    pub queries_min: usize,
 }
 
 impl Template {
@@ -74,9 +76,12 @@ impl Template {
     pub fn of(part: &Plan, options: &QueryOptions) -> Option<Self> {
         let above = depth_of_point(part);
         let point = parts::part_below(part, above)?;
-        let by_cells = above == 0 && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node));
-        let (way, queries_max) = if by_cells {
-            (Way::Cells, MERGED_QUERIES_MAX)
+        let cells = match &point.node {
+            Node::Aggregate(node) if above == 0 && regroup::can_merge(node) => Some(node),
+            _ => None,
+        };
+        let (way, queries_max, queries_min) = if let Some(node) = cells {
+            (Way::Cells, MERGED_QUERIES_MAX, regroup::queries_min(node, part.rows_estimate, &options.tables))
         } else {
             let rows = parts::rows_of(point);
             let kept = match first_rows(part, above) {
@@ -90,10 +95,10 @@ impl Template {
             if queries < 2 || rows.ordered {
                 return None;
             }
-            (Way::Rows, queries)
+            (Way::Rows, queries, 1)
         };
         let (signature, parameters) = Signature::template(part, above, options)?;
-        Some(Self { signature, parameters: Arc::new(parameters), way, queries_max })
+        Some(Self { signature, parameters: Arc::new(parameters), way, queries_max, queries_min })
     }
 }
 

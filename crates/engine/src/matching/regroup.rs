@@ -28,9 +28,16 @@ use diligence_storage::foreign_error::from_datafusion;
 use super::different;
 use super::masks::with_mask;
 use super::quotient::Quotient;
+use super::value_counts;
 use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan};
+use crate::plan::{Aggregate, AggregateCall, Node, Plan, PlanTables};
+
+/// Pairs of a group and a different value that are expected to lie in the caches of processors, whatever is kept of them.
+const FEW_PAIRS: usize = 256 * 1024;
+
+/// Where there are more, a run for several queries takes several times as long as a lone one.
+const MANY_PAIRS_QUERIES_MIN: usize = 8;
 
 /// What is computed for each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +175,20 @@ fn small_integer(argument: &Expr, input: &Schema) -> Option<Expr> {
 /// Whether queries with this aggregate can be answered by one run.
 pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
     Parts::of(aggregate).is_some_and(|parts| different::has_room(aggregate.groups.len(), &parts.cells))
+}
+
+/// How many queries go together at least for one run to be worth it, for an aggregate that can be merged and is expected
+/// to have so many groups.
+pub(super) fn queries_min(aggregate: &Aggregate, groups: Option<usize>, tables: &PlanTables) -> usize {
+    let cells = Parts::of(aggregate).map(|parts| parts.cells).unwrap_or_default();
+    let values = cells.iter().filter(|cell| cell.distinct).flat_map(|cell| &cell.arguments);
+    let are_few = |value: &Expr| {
+        let values = value_counts::values_of(value, &aggregate.input, tables);
+        let pairs = values.zip(groups).map(|(values, groups)| values.saturating_mul(groups.max(1)));
+        let pairs = pairs.map(|pairs| aggregate.input.rows_estimate.map_or(pairs, |rows| rows.min(pairs)));
+        pairs.is_some_and(|pairs| pairs <= FEW_PAIRS)
+    };
+    if values.into_iter().all(are_few) { 1 } else { MANY_PAIRS_QUERIES_MIN }
 }
 
 /// The values of cells that an aggregate's results are put together from, in the order of [`by_cells`]: kind,

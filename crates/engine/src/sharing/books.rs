@@ -224,12 +224,14 @@ impl Books {
         self.members.get(&member)?.wish.template.as_ref()
     }
 
-    /// One that waits, and those that wait and have its template, as many as pay.
+    /// One that waits, and those that wait and have its template, as many as pay; or that one alone.
     fn together_with(&self, first: MemberId, now_ns: u64) -> Vec<MemberId> {
         let Some(shared) = self.template(first) else { return vec![first] };
         let is_same = |member: &&MemberId| self.template(**member).is_some_and(|own| own.signature == shared.signature);
         let same = self.waiting.iter().filter(is_same);
-        same.take(self.together.limit(&shared.signature, now_ns).min(shared.queries_max)).copied().collect()
+        let together = same.take(self.together.limit(&shared.signature, now_ns).min(shared.queries_max));
+        let together: Vec<_> = together.copied().collect();
+        if together.len() < shared.queries_min { vec![first] } else { together }
     }
 
     /// Notes that a run starts for these members, which wait.
