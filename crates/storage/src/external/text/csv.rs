@@ -1,6 +1,7 @@
 //! Files of separated values as a table.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ use crate::external::batches::missing_columns_of;
 use crate::external::file_scan::FileScan;
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects, Written};
-use crate::external::schema::{field_type_name, logical_schema, type_name, with_types};
+use crate::external::schema::{field_type_name, known, logical_schema, other_names, type_name, with_types};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
@@ -100,13 +101,15 @@ impl CsvTable {
             .map(|(source, compression)| look(source, compression, options, &forms, declared.as_deref()));
         let seen = seen.collect::<Result<Vec<_>>>()?;
         forms.orders = csv_infer::date_orders(seen.iter().flat_map(|file| &file.guesses));
+        let names = seen.iter().map(Seen::names).collect::<Vec<_>>();
+        let other_names = other_names(names.iter().map(|names| names.iter().map(String::as_str)));
         let schema = match declared {
             Some(schema) => schema,
-            None => inferred(&seen, options, &forms)?,
+            None => inferred(&seen, &other_names, options, &forms)?,
         };
         let files = seen.into_iter().map(|seen| {
             let is_in_order = options.csv.in_order && seen.fields == schema.fields().len();
-            let positions = positions(&seen, &schema, is_declared, is_in_order)?;
+            let positions = positions(&seen, &schema, &other_names, is_declared, is_in_order)?;
             Ok(CsvFile {
                 text: seen.text,
                 has_header: seen.has_header,
@@ -404,15 +407,21 @@ fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Fi
 }
 
 /// One schema for all files: columns by name where files have headers, by position where not.
-fn inferred(seen: &[Seen], options: &OpenOptions, forms: &Forms) -> Result<SchemaRef> {
+fn inferred(
+    seen: &[Seen],
+    other_names: &HashMap<String, String>,
+    options: &OpenOptions,
+    forms: &Forms,
+) -> Result<SchemaRef> {
     let mut names: Vec<String> = Vec::new();
     let mut guesses: Vec<Guess> = Vec::new();
     for file in seen {
         for (name, guess) in file.names().into_iter().zip(&file.guesses) {
-            match names.iter().position(|other| *other == name) {
+            let name = known(other_names, &name);
+            match names.iter().position(|other| other == name) {
                 Some(position) => guesses[position].merge(guess),
                 None => {
-                    names.push(name);
+                    names.push(name.to_owned());
                     guesses.push(guess.clone());
                 }
             }
@@ -444,10 +453,20 @@ impl Seen {
 }
 
 /// Which field each column of the table is.
-fn positions(seen: &Seen, schema: &Schema, declared: bool, is_in_order: bool) -> Result<Vec<Option<usize>>> {
+fn positions(
+    seen: &Seen,
+    schema: &Schema,
+    other_names: &HashMap<String, String>,
+    declared: bool,
+    is_in_order: bool,
+) -> Result<Vec<Option<usize>>> {
     let names = seen.names();
     let find = |name: &str, exact: bool| {
-        names.iter().position(|other| if exact { other == name } else { other.eq_ignore_ascii_case(name) })
+        let is_it = |other: &String| match exact {
+            true => known(other_names, other) == name,
+            false => other.eq_ignore_ascii_case(name),
+        };
+        names.iter().position(is_it)
     };
     let by_name = |exact| schema.fields().iter().map(|field| find(field.name(), exact)).collect::<Vec<_>>();
     if !declared {
