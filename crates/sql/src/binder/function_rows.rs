@@ -85,8 +85,8 @@ impl Binder<'_> {
         side
     }
 
-    /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `range` of `range(3) AS r`.
-    /// `None` if there is none, or several. Names of files are given when the statement is bound once more.
+    /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `column0` of a file without a
+    /// header, `range` of `range(3) AS r`. `None` if there is none, or several. Names of files are given when the statement is bound once more.
     pub(super) fn by_other_name(&self, front: &[Ident], name: &Ident, level: &Level<'_>) -> Option<Scalar> {
         let wanted = normalized(name);
         if wanted == FILE_NAME {
@@ -116,6 +116,11 @@ fn other_name<'s>(source: &'s Source, wanted: &str) -> Option<&'s Column> {
     if source.own_name.as_deref() == Some(wanted) {
         return source.columns.first();
     }
-    let place = wanted.strip_prefix("col")?.parse::<usize>().ok()?;
-    source.columns.get(place).filter(|column| column.name == format!("column{}", place + 1))
+    // DuckDB counts from 0: `col0` of VALUES, and `column0`, or `column00` of many, in a file without a header.
+    let (digits, name) = match wanted.strip_prefix("column") {
+        Some(digits) => (digits, "column_"),
+        None => (wanted.strip_prefix("col")?, "column"),
+    };
+    let place = digits.parse::<usize>().ok()?;
+    source.columns.get(place).filter(|column| column.name == format!("{name}{}", place + 1))
 }
