@@ -18,6 +18,9 @@ use crate::parse::lower;
 /// The column with the name of a row's file that tables of files have where a statement asks for it without the option.
 pub(crate) const FILE_NAMES: &str = "file name of row";
 
+/// The same column where the one in front of it has the number of the row in its file.
+pub(crate) const FILE_NAMES_BEHIND_NUMBERS: &str = "file name of row, behind its number";
+
 /// The value of an option, as a statement has it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OptionValue {

@@ -93,6 +93,7 @@ pub(super) fn text_of(value: &Value) -> String {
         Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) | Value::EscapedStringLiteral(text) => {
             text.clone()
         }
+        Value::Number(digits, _) => digits.replace('_', ""),
         other => other.to_string(),
     }
 }

@@ -447,21 +447,31 @@ fn has_padded_quotes(text: &[u8], dialect: &Dialect) -> bool {
     })
 }
 
+/// What stands between the fields of lines of text, which have one field: a byte that texts do not have.
+const NO_DELIMITER: u8 = 0x1f;
+
 fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions, pads_quotes: bool) -> Dialect {
     let with = |delimiter| Dialect { pads_quotes, ..dialect_with(options, delimiter) };
     if let Some(delimiter) = told_delimiter(name, options) {
         return with(delimiter);
     }
     let mut best = (0, b',');
+    // Lines of one field, some of which have delimiters: text that nobody has put in quotes.
+    let mut is_text = !options.in_order && !options.null_padding;
     for delimiter in DELIMITERS {
         let records = records(text, last, &with(delimiter), DELIMITER_RECORDS, false);
         let Some(first) = records.first() else { continue };
+        let single = records.iter().filter(|record| record.len() == 1).count();
+        is_text &= first.len() == 1 && single * 2 > records.len();
         let even = records.iter().filter(|record| record.len() == first.len()).count();
         // All records but perhaps a broken one must agree, unless they may lack fields.
         let is_even = options.null_padding || even * 10 >= records.len() * 9;
         if first.len() > 1 && is_even && first.len() > best.0 {
             best = (first.len(), delimiter);
         }
+    }
+    if best.0 == 0 && is_text && text.iter().any(|byte| DELIMITERS.contains(byte)) {
+        return with(NO_DELIMITER);
     }
     with(best.1)
 }
@@ -572,6 +582,18 @@ pub(super) fn is_trailing(records: &[Vec<Field>], text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_text_have_one_field() {
+        let found = |text: &str| dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default()).delimiter;
+        assert_eq!(found("line\nSmith, John\nfoo\nbar\n"), NO_DELIMITER);
+        assert_eq!(found("note\na;b\nc\nd,e\nf\n"), NO_DELIMITER);
+        assert_eq!(found("n\n1\n2\n"), b',');
+        assert_eq!(found("a,b,c\n1,2,3\n4,5\n6,7,8\n"), b',');
+        assert_eq!(found("report\na,b\n1,2\n3,4\n"), b',');
+        let copied = CsvOptions { in_order: true, ..CsvOptions::default() };
+        assert_eq!(dialect(b"a\nb, c\nd\n", true, "a.csv", &copied).delimiter, b',');
+    }
 
     fn guess(values: &[&str]) -> DataType {
         let mut guess = Guess::default();
