@@ -344,10 +344,11 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
                 }
             }
         },
-        "filename" => match truth(one()?) {
-            Ok(true) => options.filename = Some("filename".to_owned()),
-            Ok(false) => options.filename = None,
-            Err(_) => options.filename = Some(one()?.to_owned()),
+        // Names may be short: `f` is one.
+        "filename" => match one()?.to_ascii_lowercase().as_str() {
+            "true" | "1" => options.filename = Some("filename".to_owned()),
+            "false" | "0" => options.filename = None,
+            _ => options.filename = Some(one()?.to_owned()),
         },
         // Columns of several files are always found by their names.
         "union_by_name" => drop(truth(one()?)?),
