@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, FileRelation, Relation, RelationName, Resolved};
 use diligence_storage::Table;
 use diligence_storage::external::{
-    Format, LakeMoment, OpenOptions, ParquetAbout, about_parquet, matching_files, sniffed,
+    Format, LakeMoment, OpenOptions, ParquetAbout, ROW_NUMBER_COLUMN, about_parquet, matching_files, sniffed,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
