@@ -258,8 +258,7 @@ fn look(
         }
         let text = &sample.text[mark..];
         if memchr::memchr(0, &text[..text.len().min(4096)]).is_some() {
-            let error = source.error("it holds zero bytes; it is no text file");
-            return Err(error.with_hint("if it is UTF-16, say so: encoding = 'utf-16'"));
+            return Err(no_text(source, text));
         }
         // What nobody has told is found out, where wrong records are not to be told from lines about the file.
         let is_free = declared.is_none() && !options.ignore_errors && !options.csv.null_padding;
@@ -292,6 +291,27 @@ fn look(
             continue;
         }
         return describe(source, compression, encoded, options, forms, declared, &sample, mark, dialect, records);
+    }
+}
+
+/// The error for a file with zero bytes: what it is instead of text, as far as its first bytes tell.
+fn no_text(source: &Source, text: &[u8]) -> Error {
+    const KINDS: [(&[u8], &str, &str); 4] = [
+        (b"PAR1", "a Parquet file", "read_parquet('…') reads it, whatever its name is"),
+        (
+            b"ARROW1",
+            "an Arrow file",
+            "CREATE EXTERNAL TABLE … STORED AS ARROW LOCATION '…' reads it, whatever its name is",
+        ),
+        (b"PK\x03\x04", "a ZIP archive, as spreadsheets are", "unpack it, or save the sheet as CSV"),
+        (b"SQLite format 3\0", "a database of SQLite", "sqlite_scan('…', 'table') reads a table of it"),
+    ];
+    match KINDS.iter().find(|(begin, ..)| text.starts_with(begin)) {
+        Some((_, kind, hint)) => source.error(format!("it is {kind}, and no text file")).with_hint(*hint),
+        None => {
+            let error = source.error("it holds zero bytes; it is no text file");
+            error.with_hint("if it is UTF-16, say so: encoding = 'utf-16'")
+        }
     }
 }
 
