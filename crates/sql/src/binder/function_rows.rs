@@ -93,7 +93,8 @@ impl Binder<'_> {
     }
 
     /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `column0` of a file without a
-    /// header, `range` of `range(3) AS r`. `None` if there is none, or several. Names of files are given when the statement is bound once more.
+    /// header, `range` of `range(3) AS r`. `None` if there is none, or several. Names of files and numbers of their
+    /// rows are given when the statement is bound once more.
     pub(super) fn by_other_name(&self, front: &[Ident], name: &Ident, level: &Level<'_>) -> Option<Scalar> {
         let wanted = normalized(name);
         if wanted == FILE_NAME || wanted == ROW_NUMBER_COLUMN {
