@@ -359,7 +359,8 @@ pub(crate) fn known<'n>(other_names: &'n HashMap<String, String>, name: &'n str)
     other_names.get(name).map_or(name, String::as_str)
 }
 
-/// The least type that holds every value of both types, if there is one: exactly, unless one has floating-point numbers.
+/// The least type that holds every value of both types, if there is one: exactly, unless one is of floating-point
+/// numbers.
 fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::*;
     if a == b {
