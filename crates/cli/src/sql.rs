@@ -26,9 +26,23 @@ pub fn run(arguments: &SqlArguments) -> Done {
         drop(runner.set_sink(Some(Sink::open(file)?)));
     }
     for source in &sources {
-        runner.run(source)?;
+        runner.run(source).map_err(|failure| with_hint(failure, source))?;
     }
     Ok(())
+}
+
+/// The failure; of a text that has a command of the shell, with what to do.
+fn with_hint(failure: Failure, source: &Source) -> Failure {
+    match failure {
+        Failure::Statement(error, Some(location))
+            if error.hint().is_none() && shell::is_command(&location.statement) =>
+        {
+            let name = source.name.as_deref().filter(|name| *name != "standard input").unwrap_or("FILE");
+            let hint = format!("commands of the shell run there, also from a file: diligence shell < {name}");
+            Failure::Statement(error.with_hint(hint), Some(location))
+        }
+        other => other,
+    }
 }
 
 fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {

@@ -18,6 +18,9 @@ use crate::parse::lower;
 /// The column with the name of a row's file that tables of files have where a statement asks for it without the option.
 pub(crate) const FILE_NAMES: &str = "file name of row";
 
+/// The same column where the one in front of it has the number of the row in its file.
+pub(crate) const FILE_NAMES_BEHIND_NUMBERS: &str = "file name of row, behind its number";
+
 /// The value of an option, as a statement has it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OptionValue {
@@ -341,10 +344,11 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
                 }
             }
         },
-        "filename" => match truth(one()?) {
-            Ok(true) => options.filename = Some("filename".to_owned()),
-            Ok(false) => options.filename = None,
-            Err(_) => options.filename = Some(one()?.to_owned()),
+        // Names may be short: `f` is one.
+        "filename" => match one()?.to_ascii_lowercase().as_str() {
+            "true" | "1" => options.filename = Some("filename".to_owned()),
+            "false" | "0" => options.filename = None,
+            _ => options.filename = Some(one()?.to_owned()),
         },
         // Columns of several files are always found by their names.
         "union_by_name" => drop(truth(one()?)?),

@@ -42,7 +42,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".tables", &["\\d", "\\d+", "\\dt", "\\dt+"], "[PATTERN]", "list the tables and views"),
     command(".views", &["\\dv", "\\dv+"], "[PATTERN]", "list the views"),
     command("\\dm", &["\\dm+"], "[PATTERN]", "list the materialized views"),
-    command(".schema", &[], "TABLE", "list the columns of a table (also \\d TABLE)"),
+    command(".schema", &[], "[TABLE]", "list the columns of a table (also \\d TABLE), or the tables"),
     command(".indexes", &["\\di", "\\di+"], "[PATTERN]", "list the indexes"),
     command(".sequences", &["\\ds", "\\ds+"], "[PATTERN]", "list the sequences"),
     command(".functions", &["\\df", "\\df+"], "[PATTERN]", "list the functions that were made"),
@@ -56,7 +56,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\dconfig", &["\\dconfig+"], "[PATTERN]", "list the settings"),
     command("\\db", &["\\db+"], "[PATTERN]", "list the tablespaces"),
     command(".databases", &["\\l", "\\l+", "\\list"], "[PATTERN]", "list the databases"),
-    command(".mode", &[".format"], "MODE", "set the output format: table, csv, json, jsonl, markdown, line or none"),
+    command(".mode", &[".format"], "[MODE]", "set the output format: table, csv, json, jsonl, markdown, line or none"),
     command(".expanded", &["\\x"], "[on|off|auto]", "show the values of a row one below the other"),
     command(".maxrows", &[], "[N]", "set how many rows of a table are shown, half of them the last ones; 0 for all"),
     command(".headers", &[".header"], "[on|off]", "show the names of columns, or not"),
@@ -117,6 +117,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\r", &[], "", "discard the statement in front of it"),
     command(".cd", &["\\cd"], "DIR", "change the working directory"),
     command(".shell", &["\\!", ".system"], "COMMAND", "run a command of the system"),
+    command(".bail", &[], "[on|off]", "end a script with its first error, or not (also \\set ON_ERROR_STOP on)"),
     command("\\errverbose", &[], "", "show the last error in full, with its code"),
     command("\\conninfo", &[], "", "show what statements go to"),
     command("\\encoding", &[], "[NAME]", "show the encoding of texts, which is UTF8"),
@@ -132,6 +133,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         "a shell keeps its database; leave it, and start 'diligence shell' with --db DIR or --connect URL",
     ),
     (&[".import"], "a file can be read as it is: CREATE TABLE t AS SELECT * FROM 'FILE', or COPY t FROM 'FILE'"),
+    (&[".once"], "'SELECT … \\g FILE' writes the rows of one statement, and '.output FILE' those of all that follow"),
+    (&[".version"], "SELECT version() tells it"),
+    (&[".changes"], "commands tell how many rows they have changed"),
+    (&[".width", ".maxwidth"], "columns are as wide as their values; '.expanded on' shows wide rows line by line"),
     (&[".dump"], "EXPORT DATABASE 'DIR' writes all tables"),
     (&[".backup", ".save"], "BACKUP DATABASE TO 'DIR' copies a database that --db keeps"),
     (&["\\."], "it ends the rows of a COPY … FROM STDIN, and there is none"),
@@ -367,7 +372,9 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\dD" => list(Listing::Domains),
         "\\dconfig" => list(Listing::Settings),
         "\\db" => list(Listing::Tablespaces),
-        ".schema" if !argument.is_empty() => Some(Command::Describe(argument.to_owned())),
+        ".schema" if argument.is_empty() => list(Listing::Relations),
+        ".schema" => Some(Command::Describe(argument.to_owned())),
+        ".mode" if argument.is_empty() => Some(Command::Show),
         ".mode" => mode(argument),
         ".expanded" => expanded(argument).map(Command::Expanded),
         ".maxrows" if argument.is_empty() => Some(Command::MaxRows(None)),
@@ -397,6 +404,10 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\crosstabview" => Some(Command::Crosstab(argument.to_owned())),
         "\\copy" if !argument.is_empty() => Some(Command::Copy(argument.to_owned())),
         "\\set" => Some(Command::Set(argument.to_owned())),
+        ".bail" => on_or_off(argument).map(|on| {
+            let on = if on.unwrap_or(true) { "on" } else { "off" };
+            Command::Set(format!("ON_ERROR_STOP {on}"))
+        }),
         "\\unset" => given.map(Command::Unset),
         "\\getenv" => argument
             .split_once(char::is_whitespace)
@@ -563,12 +574,20 @@ fn watch(argument: &str) -> Option<Command> {
     Some(Command::Watch(every, times))
 }
 
+/// The width of arguments in the lines of `.help`; few are longer.
+const ARGUMENTS_WIDTH: usize = 16;
+
 /// The lines of `.help`.
 pub fn help() -> String {
     let mut text = String::new();
+    let also = |command: &ShellCommand| {
+        command.also.iter().filter(|name| !name.ends_with('+')).copied().collect::<Vec<_>>().join(" ")
+    };
+    let names = COMMANDS.iter().map(|command| command.name.len()).max().unwrap_or(0);
+    let others = COMMANDS.iter().map(|command| also(command).len()).max().unwrap_or(0);
     for command in COMMANDS {
-        let also = command.also.iter().filter(|name| !name.ends_with('+')).copied().collect::<Vec<_>>().join(" ");
-        let line = format!("{:<10} {:<13} {:<22} {}", command.name, command.arguments, also, command.help);
+        let (name, given, also) = (command.name, command.arguments, also(command));
+        let line = format!("{name:<names$} {given:<ARGUMENTS_WIDTH$} {also:<others$} {}", command.help);
         text.push_str(line.trim_end());
         text.push('\n');
     }
@@ -638,6 +657,9 @@ mod tests {
         is("\\watch i=1 c=3", Command::Watch(Duration::from_secs(1), Some(3)));
         is("\\!ls -l", Command::System("ls -l".to_owned()));
         is(".maxrows 7", Command::MaxRows(Some(7)));
+        is(".schema", Command::List(Listing::Relations, String::new()));
+        is(".mode", Command::Show);
+        is(".bail on", Command::Set("ON_ERROR_STOP on".to_owned()));
         is("\\ir a.sql", Command::Read("a.sql".to_owned(), true));
         is("\\getenv home HOME", Command::FromEnvironment("home".to_owned(), "HOME".to_owned()));
         is("\\else ;", Command::Else);
@@ -663,7 +685,8 @@ mod tests {
         told("\\copy", "usage: \\copy ARGUMENTS");
         told("\\gexec now", "usage: \\gexec");
         told("\\timing maybe", "usage: \\timing [on|off]");
-        told(".schema", "usage: .schema TABLE");
+        told(".bail maybe", "usage: .bail [on|off]");
+        told(".once a.csv", "\\g FILE");
         told("\\watch soon", "usage: \\watch [SECONDS]");
         told("\\watch -1", "usage: \\watch");
         told("\\pset linestyle ascii", "has no 'linestyle'");

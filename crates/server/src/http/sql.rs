@@ -13,7 +13,7 @@ use arrow::datatypes::DataType;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use diligence_base::{Error, Result};
 use diligence_db::{Isolation, Session};
@@ -46,10 +46,15 @@ const TRANSACTION_HEADER: &str = "diligence-transaction";
 pub(super) async fn run(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let Some(format) = Format::accepted(wanted_types(&headers), false) else {
+    let named = match named_format(uri.query().unwrap_or_default()) {
+        Ok(named) => named,
+        Err(error) => return failure(&error),
+    };
+    let Some(format) = named.or_else(|| Format::accepted(wanted_types(&headers), false)) else {
         let error = Error::input(
             "rows come as application/json, application/x-ndjson, text/csv or \
                                   application/vnd.apache.arrow.stream",
@@ -57,6 +62,24 @@ pub(super) async fn run(
         return (StatusCode::NOT_ACCEPTABLE, axum::Json(super::error_json(&error))).into_response();
     };
     answer(&service, &caller, &headers, &body, format).await.unwrap_or_else(|error| failure(&error))
+}
+
+/// The format that the address names, as in `?format=csv`, instead of the header `Accept`. Fails with code 22023 for
+/// another one, and for what else it says.
+fn named_format(query: &str) -> Result<Option<Format>> {
+    let mut named = None;
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        if name != "format" {
+            let error = Error::input(format!("the parameter '{name}' is not known")).with_code("22023");
+            return Err(error.with_hint("there is 'format'; the statement and its values are in the body"));
+        }
+        let format = Format::named(&value).filter(|format| *format != Format::Html).ok_or_else(|| {
+            let error = Error::input(format!("no format of rows is named '{value}'")).with_code("22023");
+            error.with_hint("the formats are json, jsonl, csv and arrow")
+        })?;
+        named = Some(format);
+    }
+    Ok(named)
 }
 
 async fn answer(

@@ -1,6 +1,7 @@
 //! Rows of functions in FROM, and the names that DuckDB has for columns without one of their own.
 
 use diligence_base::{Error, Result};
+use diligence_storage::external::ROW_NUMBER_COLUMN;
 use diligence_types::SqlType;
 use sqlparser::ast::{Ident, TableAlias};
 
@@ -9,7 +10,7 @@ use super::scope::{Level, Source};
 use super::{Binder, name_place, normalized};
 use crate::algebra::{Column, FunctionItem, Relation, Scalar, TableFunction};
 use crate::errors;
-use crate::external::FILE_NAMES;
+use crate::external::{FILE_NAMES, FILE_NAMES_BEHIND_NUMBERS};
 
 /// The column with the name of a row's file, which `*` does not stand for.
 const FILE_NAME: &str = "filename";
@@ -74,22 +75,29 @@ impl Binder<'_> {
         Ok(side)
     }
 
-    /// Gives the names of files in the last column, if it has them, the name by which they are found.
+    /// Gives the names of files in the last column, if it has them, the name by which they are found. The numbers of
+    /// rows may stand in front of it.
     pub(super) fn with_file_name(mut side: JoinedSide) -> JoinedSide {
         if let [source] = side.names.sources.as_mut_slice()
-            && let Some(last) = source.columns.last_mut().filter(|last| last.name == FILE_NAMES)
+            && let Some(last) = source.columns.last_mut()
         {
+            let added = match last.name.as_str() {
+                FILE_NAMES => 1,
+                FILE_NAMES_BEHIND_NUMBERS => 2,
+                _ => return side,
+            };
             FILE_NAME.clone_into(&mut last.name);
-            side.names.adds(1);
+            side.names.adds(added);
         }
         side
     }
 
-    /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `range` of `range(3) AS r`.
-    /// `None` if there is none, or several. Names of files are given when the statement is bound once more.
+    /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `column0` of a file without a
+    /// header, `range` of `range(3) AS r`. `None` if there is none, or several. Names of files and numbers of their
+    /// rows are given when the statement is bound once more.
     pub(super) fn by_other_name(&self, front: &[Ident], name: &Ident, level: &Level<'_>) -> Option<Scalar> {
         let wanted = normalized(name);
-        if wanted == FILE_NAME {
+        if wanted == FILE_NAME || wanted == ROW_NUMBER_COLUMN {
             self.context.misses_row_numbers();
         }
         for at in level.chain() {
@@ -116,6 +124,11 @@ fn other_name<'s>(source: &'s Source, wanted: &str) -> Option<&'s Column> {
     if source.own_name.as_deref() == Some(wanted) {
         return source.columns.first();
     }
-    let place = wanted.strip_prefix("col")?.parse::<usize>().ok()?;
-    source.columns.get(place).filter(|column| column.name == format!("column{}", place + 1))
+    // DuckDB counts from 0: `col0` of VALUES, and `column0`, or `column00` of many, in a file without a header.
+    let (digits, name) = match wanted.strip_prefix("column") {
+        Some(digits) => (digits, "column_"),
+        None => (wanted.strip_prefix("col")?, "column"),
+    };
+    let place = digits.parse::<usize>().ok()?;
+    source.columns.get(place).filter(|column| column.name == format!("{name}{}", place + 1))
 }

@@ -320,7 +320,14 @@ impl Binder<'_> {
 
     /// An operator of one or two sides. Comparisons go by the key of a type that has one. Fails like
     /// [`call`](Self::call).
-    pub(super) fn operator(&self, sign: &str, sides: Vec<Scalar>) -> Result<Scalar> {
+    pub(super) fn operator(&self, sign: &str, mut sides: Vec<Scalar>) -> Result<Scalar> {
+        // Objects in JSON files are structs, which have their members as JSON has them.
+        if path_function(sign).is_some()
+            && let [json, _] = sides.as_mut_slice()
+            && matches!(json.sql_type(), SqlType::Record(_) | SqlType::Map(_) | SqlType::Array(_))
+        {
+            *json = self.explicit(json.clone(), &SqlType::Json, false)?;
+        }
         if let Some(comparison) = sign_comparison(sign)
             && sides.len() == 2
         {

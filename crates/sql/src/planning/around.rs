@@ -428,12 +428,15 @@ impl Context for Around<'_> {
             if relation.schema != INFORMATION_SCHEMA {
                 self.readable(&relation)?;
             }
-            let native = match self.at.snapshot.get(&relation) {
+            let object = self.at.snapshot.get(&relation);
+            // The names of a path's files may be what was missed.
+            let is_path = object.is_none() && bare && looks_like_path(&relation.name);
+            let native = match object {
                 Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
                 _ => None,
             };
             let is_numbered = table.schema().fields().last().is_some_and(|field| field.name() == ROW_NUMBERS);
-            if native.is_none() || is_numbered || !self.gives_numbers.get() {
+            if native.is_none() && !is_path || is_numbered || !self.gives_numbers.get() {
                 let key = native.map_or_else(Vec::new, |object| primary_key(&object.relation));
                 return Ok(Some(Named::Table { table, name: relation.name, key }));
             }

@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, FileRelation, Relation, RelationName, Resolved};
 use diligence_storage::Table;
 use diligence_storage::external::{
-    Format, LakeMoment, OpenOptions, ParquetAbout, about_parquet, matching_files, sniffed,
+    Format, LakeMoment, OpenOptions, ParquetAbout, ROW_NUMBER_COLUMN, about_parquet, matching_files, sniffed,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -17,7 +17,7 @@ use sqlparser::ast;
 use super::around::Around;
 use super::{attach, whole_files};
 use crate::binder::{self, Named};
-use crate::external::{FILE_NAMES, OptionValue, READERS, moment_of, set_all, truth};
+use crate::external::{FILE_NAMES, FILE_NAMES_BEHIND_NUMBERS, OptionValue, READERS, moment_of, set_all, truth};
 use crate::parse::{COPY_FROM, TABLE_AT};
 use crate::quoting::quoted;
 
@@ -176,15 +176,28 @@ impl Around<'_> {
         Ok(Named::Table { table, name: name.to_owned(), key: vec![] })
     }
 
-    /// A table of files with their names, where the statement has missed these; `None` if it has not, and of what has
-    /// no such column.
+    /// A table of files with their names, and of Parquet files with the numbers of rows, where the statement has missed
+    /// these; `None` if it has not, and of what has no such column.
     pub(super) fn with_file_names(&self, path: &str, options: OpenOptions) -> Option<Arc<dyn Table>> {
         if !self.gives_numbers.get() || options.filename.is_some() {
             return None;
         }
-        let options = OpenOptions { filename: Some(FILE_NAMES.to_owned()), ..options };
-        let opened = FileRelation::new(path, options, self.at.options.files.clone()).table().ok()?;
-        Some(opened)
+        let open = |name: &str, row_numbers: bool| -> Option<Arc<dyn Table>> {
+            let options = OpenOptions { filename: Some(name.to_owned()), row_numbers, ..options.clone() };
+            let opened = FileRelation::new(path, options, self.at.options.files.clone()).table().ok()?;
+            Some(opened)
+        };
+        let named = open(FILE_NAMES, options.row_numbers)?;
+        if options.row_numbers {
+            return Some(named);
+        }
+        // Folders that are columns stand behind the numbers, which `*` would stand for then.
+        let is_numbered = |table: &Arc<dyn Table>| {
+            let (all, schema) = (named.schema().fields().len(), table.schema());
+            let in_front = all.checked_sub(1).and_then(|place| schema.fields().get(place));
+            schema.fields().len() == all + 1 && in_front.is_some_and(|field| field.name() == ROW_NUMBER_COLUMN)
+        };
+        Some(open(FILE_NAMES_BEHIND_NUMBERS, true).filter(is_numbered).unwrap_or(named))
     }
 }
 

@@ -92,11 +92,14 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
                 };
                 rest.push(("writer_version".to_owned(), Value::SingleQuotedString(version.to_owned())));
             }
-            ("return_files" | "return_stats", _) if !is_true()? => {}
+            // Without it, nothing is promised, and order kept where it costs nothing.
+            ("return_files" | "return_stats" | "preserve_order", _) if !is_true()? => {}
             ("filename_pattern", _) => writer.file_names = Some(FileNames::parse(&text)?),
-            ("return_files" | "return_stats" | "encryption_config" | "hive_file_pattern" | "write_empty_file", _) => {
-                return Err(undone(&name));
-            }
+            (
+                "return_files" | "return_stats" | "preserve_order" | "encryption_config" | "hive_file_pattern"
+                | "write_empty_file",
+                _,
+            ) => return Err(undone(&name)),
             (other, _) if other.starts_with("encryption_config::") => return Err(undone("encryption_config")),
             _ => rest.push((key, value)),
         }
@@ -118,6 +121,7 @@ fn undone(name: &str) -> Error {
     error.with_code("0A000").with_hint(match name {
         "encryption_config" => "Parquet files are written and read without encryption",
         "write_empty_file" => "a file is written without rows, too, so that its columns are known",
+        "preserve_order" => "SET preserve_order = on keeps the order of rows, also of those of folders",
         "hive_file_pattern" => "values of columns are in names of folders: 'year=2024'",
         _ => "glob('…') lists the files of a folder, parquet_metadata('…') tells about them",
     })

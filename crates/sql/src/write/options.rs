@@ -5,6 +5,7 @@ use diligence_storage::external::{Compression, Format};
 use sqlparser::ast::Value;
 
 use super::Existing;
+use crate::external::truth;
 use crate::parse::CopyTo;
 
 /// An option that names the format, as PostgreSQL has it, is as good as STORED AS.
@@ -92,6 +93,7 @@ pub(super) fn text_of(value: &Value) -> String {
         Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) | Value::EscapedStringLiteral(text) => {
             text.clone()
         }
+        Value::Number(digits, _) => digits.replace('_', ""),
         other => other.to_string(),
     }
 }
@@ -134,6 +136,20 @@ const OTHER_NAMES: [&str; 10] = [
     "quote_style",
 ];
 
+/// A quote within quotes has what is said in front of it. By itself, an escape would mean nothing: quotes are doubled.
+fn set_escape(options: &mut Vec<(String, Value)>) {
+    let said = |name: &str| options.iter().find(|(key, _)| key == name).map(|(_, value)| text_of(value));
+    let (escape, doubles) = (said("escape"), said("double_quote"));
+    let is_quote = escape == Some(said("quote").unwrap_or_else(|| "\"".to_owned()));
+    match escape {
+        Some(_) if is_quote => options.retain(|(key, _)| key != "escape"),
+        Some(_) if doubles.is_none() => {
+            options.push(("double_quote".to_owned(), Value::SingleQuotedString("false".to_owned())));
+        }
+        _ => {}
+    }
+}
+
 /// Writes the statement's options as DataFusion knows them, with what the target's name shows.
 pub(super) fn set_options(copy: &mut CopyTo, format: Format, compression: Compression) -> Result<()> {
     let mut options = Vec::with_capacity(copy.options.len() + 2);
@@ -154,9 +170,16 @@ pub(super) fn set_options(copy: &mut CopyTo, format: Format, compression: Compre
         }
         let value = match text_of(&value).as_str() {
             "\\t" if name == "delimiter" => Value::SingleQuotedString("\t".to_owned()),
+            said if matches!(name.as_str(), "has_header" | "double_quote") => {
+                let named = |error: Error| Error::input(format!("the option '{key}': {}", error.message()));
+                Value::SingleQuotedString(truth(said).map_err(named)?.to_string())
+            }
             _ => value,
         };
         options.push((name, value));
+    }
+    if format == Format::Csv {
+        set_escape(&mut options);
     }
     let mut set = |name: &str, value: &str| {
         if !options.iter().any(|(key, _)| key == name) {

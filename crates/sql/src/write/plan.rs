@@ -111,7 +111,7 @@ pub(crate) fn copy_plan(
     let writer = FileWriter {
         destination: target.place(!partition_by.is_empty(), &disk)?,
         name: target.name,
-        format: written.map_err(|error| unknown_option(error, format))?,
+        format: written.map_err(|error| wrong_option(error, settings, format, options))?,
         extras,
         partition_columns: partition_by,
         keeps_partition_columns: keeps,
@@ -122,10 +122,17 @@ pub(crate) fn copy_plan(
     Ok((rows, writer))
 }
 
-/// The error for an option that a format does not have, in words of SQL.
-fn unknown_option(error: Error, format: Format) -> Error {
+/// The error for an option that a format does not have, or not with this value, in words of SQL.
+fn wrong_option(error: Error, settings: &ConfigOptions, format: Format, options: &HashMap<String, String>) -> Error {
     let name = error.message().strip_prefix("Config value \"").and_then(|rest| rest.split_once("\" not found on"));
-    let Some((name, _)) = name else { return error };
+    let Some((name, _)) = name else {
+        let alone = |name: &str, value: &str| HashMap::from([(name.to_owned(), value.to_owned())]);
+        let wrong = options.iter().find(|(name, value)| write_format(settings, format, &alone(name, value)).is_err());
+        let Some((name, value)) = wrong else { return error };
+        let name = name.strip_prefix("format.").unwrap_or(name);
+        let told = format!("the option '{name}' cannot be '{value}': {}", error.message());
+        return Error::input(told).with_code("22023");
+    };
     Error::input(format!("COPY has no option '{name}' for files of {}", format.name())).with_code("42601")
 }
 

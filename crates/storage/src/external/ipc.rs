@@ -104,12 +104,13 @@ struct Index {
 }
 
 impl ArrowTable {
-    /// Reads where the messages of all files are.
-    pub fn open(sources: &[Arc<Source>], declared: Option<&Schema>) -> Result<Self> {
+    /// Reads where the messages of all files are. Columns of which `is_told` says that their type will be declared may
+    /// have any types.
+    pub fn open(sources: &[Arc<Source>], declared: Option<&Schema>, is_told: impl Fn(&str) -> bool) -> Result<Self> {
         let indexes = sources.iter().map(index).collect::<Result<Vec<_>>>()?;
         let names = sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>();
         let logical = indexes.iter().map(|index| Arc::new(logical_schema(&index.schema))).collect::<Vec<_>>();
-        let Merged { schema, positions } = merge(&names, &logical, declared)?;
+        let Merged { schema, positions } = merge(&names, &logical, declared, is_told)?;
         let files = sources.iter().zip(indexes).zip(positions).map(|((source, index), positions)| ArrowFile {
             source: source.clone(),
             schema: Arc::new(index.schema),

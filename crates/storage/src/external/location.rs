@@ -193,7 +193,8 @@ fn choose(location: &str, found: Found, options: &OpenOptions) -> Result<Located
 }
 
 const FORMAT_HINT: &str = "names should end in .parquet, .csv, .tsv, .json, .jsonl or .arrow; or say it: \
-                           CREATE EXTERNAL TABLE … STORED AS CSV LOCATION '…'";
+                           read_csv('…'), read_json('…'), read_parquet('…'), or CREATE EXTERNAL TABLE … STORED AS CSV \
+                           LOCATION '…'";
 
 /// The format of one file, from its name or else its first bytes.
 fn format_of(source: &Arc<Source>) -> Result<Format> {

@@ -2,9 +2,10 @@
 //!
 //! The logical schema is what SQL sees: strings are `Utf8View`, binaries `BinaryView`, small decimals `Decimal128`,
 //! dictionaries their values. Types inside lists and structs stay as the file has them. Files of one table agree by
-//! column name; where types differ, the column gets a type that holds all values of both, or opening fails.
+//! column name; where types differ, the column gets a type that holds all values of both, or opening fails. Numbers of
+//! any kind beside floating-point ones become such, as in SQL's UNION.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -171,8 +172,14 @@ pub(crate) struct Merged {
 }
 
 /// Merges the logical schemas of files. `files` are their names for messages. Columns that are declared rule: they are
-/// found by name, and their values are converted when they are read.
-pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&Schema>) -> Result<Merged> {
+/// found by name, and their values are converted when they are read. Columns of which `is_told` says that their type
+/// will be declared may have any types.
+pub(crate) fn merge(
+    files: &[&str],
+    schemas: &[Arc<Schema>],
+    declared: Option<&Schema>,
+    is_told: impl Fn(&str) -> bool,
+) -> Result<Merged> {
     if let Some(declared) = declared {
         return merge_declared(files, schemas, declared);
     }
@@ -181,33 +188,40 @@ pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&S
     let mut by_name: HashMap<String, usize> = HashMap::new();
     let mut present: Vec<usize> = Vec::new();
     let mut last: Option<&Arc<Schema>> = None;
+    let others = schemas.iter().enumerate().filter(|(number, schema)| *number == 0 || schemas[number - 1] != **schema);
+    let names = others.map(|(_, schema)| schema.fields().iter().map(|field| field.name().as_str()));
+    let other_names = other_names(names);
     for (number, schema) in schemas.iter().enumerate() {
         // Most tables have files of one schema: then nothing is compared twice.
         if last.is_some_and(|last| last == schema) {
-            schema.fields().iter().for_each(|field| present[by_name[field.name()]] += 1);
+            schema.fields().iter().for_each(|field| present[by_name[known(&other_names, field.name())]] += 1);
             continue;
         }
         last = Some(schema);
         for field in schema.fields() {
-            let Some(&index) = by_name.get(field.name()) else {
-                by_name.insert(field.name().clone(), fields.len());
-                fields.push(field.as_ref().clone());
+            let name = known(&other_names, field.name());
+            let Some(&index) = by_name.get(name) else {
+                by_name.insert(name.to_owned(), fields.len());
+                fields.push(field.as_ref().clone().with_name(name));
                 first_file.push(number);
                 present.push(1);
                 continue;
             };
             present[index] += 1;
             let old = &fields[index];
-            let Some(wide) = widen(old.data_type(), field.data_type()) else {
+            let wide = widen(old.data_type(), field.data_type());
+            let Some(wide) = wide.or_else(|| is_told(name).then(|| old.data_type().clone())) else {
                 return Err(Error::file(format!(
                     "column '{}' is {} in {} but {} in {}; no type holds both",
                     field.name(),
-                    old.data_type(),
+                    field_type_name(old),
                     files[first_file[index]],
-                    field.data_type(),
+                    field_type_name(field),
                     files[number]
                 ))
-                .with_hint("make two tables of them and combine them with UNION ALL and CAST"));
+                .with_hint(format!(
+                    "say which type it has, as in read_parquet('…', types = {{'{name}': 'VARCHAR'}})"
+                )));
             };
             let nullable = old.is_nullable() || field.is_nullable();
             let mut both = old.clone().with_data_type(wide).with_nullable(nullable);
@@ -225,8 +239,47 @@ pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&S
             *field = field.clone().with_nullable(true);
         }
     }
-    let positions = schemas.iter().map(|schema| positions(&fields, schema)).collect();
+    let positions = schemas.iter().map(|schema| positions(&fields, schema, &other_names)).collect();
     Ok(Merged { schema: Arc::new(Schema::new(fields)), positions })
+}
+
+/// The names of columns that have another one in the table: names of files that differ in capitals only are one, the
+/// first of them, unless a file has several of these.
+pub(crate) fn other_names<'n>(files: impl Iterator<Item = impl Iterator<Item = &'n str>>) -> HashMap<String, String> {
+    /// The names that are one but for capitals.
+    struct Alike<'n> {
+        names: Vec<&'n str>,
+        last_file: usize,
+        are_apart: bool,
+    }
+    let mut found: HashMap<String, Alike<'n>> = HashMap::new();
+    let mut seen: HashSet<&'n str> = HashSet::new();
+    let mut are_different = false;
+    for (number, names) in files.enumerate() {
+        for name in names {
+            // Names that are known say nothing new, as long as none is alike another.
+            if !seen.insert(name) && !are_different {
+                continue;
+            }
+            let alike = found.entry(name.to_ascii_lowercase()).or_insert_with(|| Alike {
+                names: Vec::new(),
+                last_file: usize::MAX,
+                are_apart: false,
+            });
+            alike.are_apart |= alike.last_file == number;
+            alike.last_file = number;
+            if !alike.names.contains(&name) {
+                alike.names.push(name);
+                are_different |= alike.names.len() > 1;
+            }
+        }
+    }
+    let ones = found.into_values().filter(|alike| !alike.are_apart);
+    let pairs = ones.flat_map(|alike| {
+        let (first, others) = alike.names.split_first().map_or(("", &[][..]), |(first, others)| (*first, others));
+        others.iter().map(|name| ((*name).to_owned(), first.to_owned())).collect::<Vec<_>>()
+    });
+    pairs.collect()
 }
 
 /// Whether texts of one are such of the other: those that are JSON in one file only are texts.
@@ -273,7 +326,7 @@ fn merge_declared(files: &[&str], schemas: &[Arc<Schema>], declared: &Schema) ->
 
 /// Where a file has each of the declared columns: by the very name, or else by the only one that differs in capitals.
 fn declared_positions(declared: &[Field], file: &Schema) -> Vec<Option<usize>> {
-    let mut found = positions(declared, file);
+    let mut found = positions(declared, file, &HashMap::new());
     for (column, field) in declared.iter().enumerate().filter(|(_, field)| file.index_of(field.name()).is_err()) {
         let alike = |&position: &usize| file.field(position).name().eq_ignore_ascii_case(field.name());
         let mut alike = (0..file.fields().len()).filter(alike);
@@ -294,14 +347,20 @@ pub(crate) fn is_wider(narrow: &DataType, wide: &DataType) -> bool {
     widen(narrow, wide).is_some_and(|both| both == *wide)
 }
 
-/// Where a file has each of the table's columns.
-fn positions(table: &[Field], file: &Schema) -> Vec<Option<usize>> {
-    let by_name = file.fields().iter().enumerate().map(|(index, field)| (field.name(), index));
+/// Where a file has each of the table's columns. Some of its names have other ones in the table.
+fn positions(table: &[Field], file: &Schema, other_names: &HashMap<String, String>) -> Vec<Option<usize>> {
+    let by_name = file.fields().iter().enumerate().map(|(index, field)| (known(other_names, field.name()), index));
     let by_name = by_name.collect::<HashMap<_, _>>();
-    table.iter().map(|field| by_name.get(field.name()).copied()).collect()
+    table.iter().map(|field| by_name.get(field.name().as_str()).copied()).collect()
 }
 
-/// The least type that holds every value of both types exactly, if there is one.
+/// The name in the table of what has a name in a file.
+pub(crate) fn known<'n>(other_names: &'n HashMap<String, String>, name: &'n str) -> &'n str {
+    other_names.get(name).map_or(name, String::as_str)
+}
+
+/// The least type that holds every value of both types, if there is one: exactly, unless one is of floating-point
+/// numbers.
 fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::*;
     if a == b {
@@ -320,6 +379,7 @@ fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
         _ if a.is_integer() && b.is_integer() => widen_integers(a, b)?,
         _ if a.is_integer() && matches!(b, Float32 | Float64) => integer_as_float(a, b)?,
         _ if b.is_integer() && matches!(a, Float32 | Float64) => integer_as_float(b, a)?,
+        (Decimal128(..), Float32 | Float64) | (Float32 | Float64, Decimal128(..)) => Float64,
         _ => {
             let ((p, s), (q, t)) = (digits(a)?, digits(b)?);
             let scale = s.max(t);
@@ -390,8 +450,7 @@ fn widen_integers(a: &DataType, b: &DataType) -> Option<DataType> {
 fn integer_as_float(integer: &DataType, float: &DataType) -> Option<DataType> {
     match (integer.primitive_width()?, float) {
         (1 | 2, float) => Some(float.clone()),
-        (4, _) => Some(DataType::Float64),
-        _ => None,
+        _ => Some(DataType::Float64),
     }
 }
 
@@ -582,7 +641,10 @@ mod tests {
             (UInt64, Int8, Some(Decimal128(20, 0))),
             (UInt8, UInt32, Some(UInt32)),
             (Int32, Float32, Some(Float64)),
-            (Int64, Float64, None),
+            (Int64, Float64, Some(Float64)),
+            (UInt64, Float32, Some(Float64)),
+            (Float64, Decimal128(10, 2), Some(Float64)),
+            (Float64, Utf8View, None),
             (Decimal128(10, 2), Decimal128(8, 4), Some(Decimal128(12, 4))),
             (Decimal128(38, 0), Decimal128(38, 10), Some(Decimal256(48, 10))),
             (Int32, Decimal128(5, 2), Some(Decimal128(12, 2))),
@@ -601,12 +663,37 @@ mod tests {
     fn files_agree_by_name_and_missing_columns_are_nullable() {
         let a = schema(&[("x", DataType::Int32), ("y", DataType::Utf8View)]);
         let b = schema(&[("z", DataType::Boolean), ("x", DataType::Int64)]);
-        let merged = merge(&["a", "b"], &[a, b], None).unwrap();
+        let merged = merge(&["a", "b"], &[a, b], None, |_| false).unwrap();
         assert_eq!(merged.schema.field(0), &Field::new("x", DataType::Int64, false));
         assert_eq!(merged.schema.field(1), &Field::new("y", DataType::Utf8View, true));
         assert_eq!(merged.schema.field(2), &Field::new("z", DataType::Boolean, true));
         assert_eq!(merged.positions[0], vec![Some(0), Some(1), None]);
         assert_eq!(merged.positions[1], vec![Some(1), None, Some(0)]);
+    }
+
+    #[test]
+    fn names_that_differ_in_capitals_are_one_unless_a_file_has_both() {
+        let of = |names: &[&str]| schema(&names.iter().map(|name| (*name, DataType::Int32)).collect::<Vec<_>>());
+        let names = |files: &[&[&str]]| {
+            let schemas = files.iter().map(|names| of(names)).collect::<Vec<_>>();
+            let merged = merge(&vec!["f"; files.len()], &schemas, None, |_| false).unwrap();
+            let names = merged.schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+            (names.join(" "), merged.positions)
+        };
+        let (one, positions) = names(&[&["Id", "v"], &["V", "id"], &["ID"]]);
+        assert_eq!(one, "Id v");
+        assert_eq!(positions, [vec![Some(0), Some(1)], vec![Some(1), Some(0)], vec![Some(0), None]]);
+        let (apart, positions) = names(&[&["Id"], &["id"], &["id", "Id"]]);
+        assert_eq!(apart, "Id id");
+        assert_eq!(positions, [vec![Some(0), None], vec![None, Some(0)], vec![Some(1), Some(0)]]);
+        assert_eq!(names(&[&["a", "A"], &["a"]]).0, "a A");
+    }
+
+    #[test]
+    fn types_that_are_told_may_differ() {
+        let files = [schema(&[("x", DataType::Utf8View)]), schema(&[("x", DataType::Int32)])];
+        assert!(merge(&["a", "b"], &files, None, |name| name == "x").is_ok());
+        assert!(merge(&["a", "b"], &files, None, |_| false).is_err());
     }
 
     #[test]
@@ -620,7 +707,7 @@ mod tests {
             (&["json"], &["jsonb"], Some("json")),
             (&["json"], &[], None),
         ] {
-            let merged = merge(&["a", "b"], &[of(first), of(second)], None).unwrap();
+            let merged = merge(&["a", "b"], &[of(first), of(second)], None, |_| false).unwrap();
             assert_eq!(merged.schema.field(0).metadata().get(TYPE_KEY).map(String::as_str), wanted);
         }
     }
@@ -631,6 +718,7 @@ mod tests {
             &["a.csv", "b.csv"],
             &[schema(&[("x", DataType::Utf8View)]), schema(&[("x", DataType::Int32)])],
             None,
+            |name| name != "x",
         )
         .err()
         .unwrap();
@@ -642,17 +730,17 @@ mod tests {
         let file = schema(&[("Id", DataType::Int32), ("name", DataType::Utf8View), ("x", DataType::Int8)]);
         let declared =
             Schema::new(vec![Field::new("later", DataType::Utf8, true), Field::new("id", DataType::Int64, false)]);
-        let merged = merge(&["a"], std::slice::from_ref(&file), Some(&declared)).unwrap();
+        let merged = merge(&["a"], std::slice::from_ref(&file), Some(&declared), |_| false).unwrap();
         assert_eq!(merged.schema.field(0), &Field::new("later", DataType::Utf8View, true));
         assert_eq!(merged.positions, vec![vec![None, Some(0)]]);
         let slip = Schema::new(vec![Field::new("idd", DataType::Int64, true)]);
-        let error = merge(&["a"], std::slice::from_ref(&file), Some(&slip)).err().unwrap();
+        let error = merge(&["a"], std::slice::from_ref(&file), Some(&slip), |_| false).err().unwrap();
         assert!(error.message().contains("none of the declared columns 'idd'"), "{error}");
         let missing =
             Schema::new(vec![Field::new("x", DataType::Int64, true), Field::new("y", DataType::Int64, false)]);
-        let error = merge(&["a"], &[file], Some(&missing)).err().unwrap();
+        let error = merge(&["a"], &[file], Some(&missing), |_| false).err().unwrap();
         assert!(error.message().contains("'y' is declared NOT NULL, but a does not"), "{error}");
-        assert!(merge(&[], &[], Some(&missing)).unwrap().positions.is_empty());
+        assert!(merge(&[], &[], Some(&missing), |_| false).unwrap().positions.is_empty());
     }
 
     #[test]

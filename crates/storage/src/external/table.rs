@@ -129,11 +129,12 @@ impl ExternalTable {
         }
         let in_folders = options.clone();
         options.types.retain(|(name, _)| !names.iter().any(|folder| folder.eq_ignore_ascii_case(name)));
+        let is_told = |name: &str| options.types.iter().any(|(told, _)| told.eq_ignore_ascii_case(name));
         let content = match format {
             Format::Parquet => {
-                let mut table = ParquetTable::open(&sources, options.schema.as_deref())?;
+                let mut table = ParquetTable::open(&sources, options.schema.as_deref(), is_told)?;
                 if let Some(told) = told_columns(&table.schema, &options)? {
-                    table = ParquetTable::open(&sources, Some(&told))?;
+                    table = ParquetTable::open(&sources, Some(&told), is_told)?;
                 }
                 if options.row_numbers {
                     table = table.with_row_numbers(ROW_NUMBER_COLUMN)?;
@@ -141,9 +142,9 @@ impl ExternalTable {
                 Content::Parquet(Arc::new(table))
             }
             Format::Arrow => {
-                let mut table = ArrowTable::open(&sources, options.schema.as_deref())?;
+                let mut table = ArrowTable::open(&sources, options.schema.as_deref(), is_told)?;
                 if let Some(told) = told_columns(&table.schema, &options)? {
-                    table = ArrowTable::open(&sources, Some(&told))?;
+                    table = ArrowTable::open(&sources, Some(&told), is_told)?;
                 }
                 Content::Arrow(Arc::new(table))
             }

@@ -161,6 +161,8 @@ async fn every_refusal_is_an_error_of_json() {
         ("POST /healthz", 405, Some("GET,HEAD"), "/healthz does not take POST"),
         ("DELETE /v1/queries/seven", 400, None, "seven"),
         ("GET /nowhere", 404, None, "there is nothing at /nowhere"),
+        ("POST /v1/sql?fmt=csv", 400, None, "the parameter 'fmt' is not known"),
+        ("POST /v1/sql?format=html", 400, None, "no format of rows is named 'html'"),
     ] {
         let answer = door.ask(line, &[], "").await;
         assert_eq!((answer.status, answer.header("allow")), (status, allowed), "{line}");
@@ -168,6 +170,18 @@ async fn every_refusal_is_an_error_of_json() {
         assert!(error["message"].as_str().unwrap().contains(told), "{line}: {error}");
         let hint = error["hint"].as_str().unwrap_or_default();
         assert!(allowed.is_none_or(|allowed| hint.contains(&allowed.replace(',', ", "))), "{line}: {error}");
+    }
+    door.close().await;
+}
+
+#[tokio::test]
+async fn the_address_may_name_the_format() {
+    let door = Door::open(false, &[], None).await;
+    let headers = [("Content-Type", "application/sql"), ("Accept", "application/json")];
+    for (name, body) in [("csv", "x\n4\n"), ("jsonl", "{\"x\":4}\n")] {
+        let answer = door.ask(&format!("POST /v1/sql?format={name}"), &headers, "SELECT 4 AS x").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(answer.body.ends_with(body), "{answer:?}");
     }
     door.close().await;
 }

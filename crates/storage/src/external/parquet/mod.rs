@@ -133,12 +133,13 @@ impl Piece {
 }
 
 impl ParquetTable {
-    /// Reads the footers of all files.
-    pub fn open(sources: &[Arc<Source>], declared: Option<&Schema>) -> Result<Self> {
+    /// Reads the footers of all files. Columns of which `is_told` says that their type will be declared may have any
+    /// types.
+    pub fn open(sources: &[Arc<Source>], declared: Option<&Schema>, is_told: impl Fn(&str) -> bool) -> Result<Self> {
         let footers = footer::read_all(sources)?;
         let names = sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>();
         let logical = footers.iter().map(|footer| Arc::new(logical_schema(&footer.schema))).collect::<Vec<_>>();
-        let Merged { schema, positions } = merge(&names, &logical, declared)?;
+        let Merged { schema, positions } = merge(&names, &logical, declared, is_told)?;
         let files = sources.iter().zip(footers).zip(positions).map(|((source, footer), roots)| {
             let pieces = cut(&footer.metadata);
             ParquetFile {

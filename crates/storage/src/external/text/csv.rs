@@ -1,6 +1,7 @@
 //! Files of separated values as a table.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ use crate::external::batches::missing_columns_of;
 use crate::external::file_scan::FileScan;
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects, Written};
-use crate::external::schema::{field_type_name, logical_schema, type_name, with_types};
+use crate::external::schema::{field_type_name, known, logical_schema, other_names, type_name, with_types};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
@@ -100,13 +101,15 @@ impl CsvTable {
             .map(|(source, compression)| look(source, compression, options, &forms, declared.as_deref()));
         let seen = seen.collect::<Result<Vec<_>>>()?;
         forms.orders = csv_infer::date_orders(seen.iter().flat_map(|file| &file.guesses));
+        let names = seen.iter().map(Seen::names).collect::<Vec<_>>();
+        let other_names = other_names(names.iter().map(|names| names.iter().map(String::as_str)));
         let schema = match declared {
             Some(schema) => schema,
-            None => inferred(&seen, options, &forms)?,
+            None => inferred(&seen, &other_names, options, &forms)?,
         };
         let files = seen.into_iter().map(|seen| {
             let is_in_order = options.csv.in_order && seen.fields == schema.fields().len();
-            let positions = positions(&seen, &schema, is_declared, is_in_order)?;
+            let positions = positions(&seen, &schema, &other_names, is_declared, is_in_order)?;
             Ok(CsvFile {
                 text: seen.text,
                 has_header: seen.has_header,
@@ -255,8 +258,7 @@ fn look(
         }
         let text = &sample.text[mark..];
         if memchr::memchr(0, &text[..text.len().min(4096)]).is_some() {
-            let error = source.error("it holds zero bytes; it is no text file");
-            return Err(error.with_hint("if it is UTF-16, say so: encoding = 'utf-16'"));
+            return Err(no_text(source, text));
         }
         // What nobody has told is found out, where wrong records are not to be told from lines about the file.
         let is_free = declared.is_none() && !options.ignore_errors && !options.csv.null_padding;
@@ -289,6 +291,27 @@ fn look(
             continue;
         }
         return describe(source, compression, encoded, options, forms, declared, &sample, mark, dialect, records);
+    }
+}
+
+/// The error for a file with zero bytes: what it is instead of text, as far as its first bytes tell.
+fn no_text(source: &Source, text: &[u8]) -> Error {
+    const KINDS: [(&[u8], &str, &str); 4] = [
+        (b"PAR1", "a Parquet file", "read_parquet('…') reads it, whatever its name is"),
+        (
+            b"ARROW1",
+            "an Arrow file",
+            "CREATE EXTERNAL TABLE … STORED AS ARROW LOCATION '…' reads it, whatever its name is",
+        ),
+        (b"PK\x03\x04", "a ZIP archive, as spreadsheets are", "unpack it, or save the sheet as CSV"),
+        (b"SQLite format 3\0", "a database of SQLite", "sqlite_scan('…', 'table') reads a table of it"),
+    ];
+    match KINDS.iter().find(|(begin, ..)| text.starts_with(begin)) {
+        Some((_, kind, hint)) => source.error(format!("it is {kind}, and no text file")).with_hint(*hint),
+        None => {
+            let error = source.error("it holds zero bytes; it is no text file");
+            error.with_hint("if it is UTF-16, say so: encoding = 'utf-16'")
+        }
     }
 }
 
@@ -404,15 +427,21 @@ fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Fi
 }
 
 /// One schema for all files: columns by name where files have headers, by position where not.
-fn inferred(seen: &[Seen], options: &OpenOptions, forms: &Forms) -> Result<SchemaRef> {
+fn inferred(
+    seen: &[Seen],
+    other_names: &HashMap<String, String>,
+    options: &OpenOptions,
+    forms: &Forms,
+) -> Result<SchemaRef> {
     let mut names: Vec<String> = Vec::new();
     let mut guesses: Vec<Guess> = Vec::new();
     for file in seen {
         for (name, guess) in file.names().into_iter().zip(&file.guesses) {
-            match names.iter().position(|other| *other == name) {
+            let name = known(other_names, &name);
+            match names.iter().position(|other| other == name) {
                 Some(position) => guesses[position].merge(guess),
                 None => {
-                    names.push(name);
+                    names.push(name.to_owned());
                     guesses.push(guess.clone());
                 }
             }
@@ -444,10 +473,20 @@ impl Seen {
 }
 
 /// Which field each column of the table is.
-fn positions(seen: &Seen, schema: &Schema, declared: bool, is_in_order: bool) -> Result<Vec<Option<usize>>> {
+fn positions(
+    seen: &Seen,
+    schema: &Schema,
+    other_names: &HashMap<String, String>,
+    declared: bool,
+    is_in_order: bool,
+) -> Result<Vec<Option<usize>>> {
     let names = seen.names();
     let find = |name: &str, exact: bool| {
-        names.iter().position(|other| if exact { other == name } else { other.eq_ignore_ascii_case(name) })
+        let is_it = |other: &String| match exact {
+            true => known(other_names, other) == name,
+            false => other.eq_ignore_ascii_case(name),
+        };
+        names.iter().position(is_it)
     };
     let by_name = |exact| schema.fields().iter().map(|field| find(field.name(), exact)).collect::<Vec<_>>();
     if !declared {

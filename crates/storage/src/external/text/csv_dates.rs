@@ -8,6 +8,8 @@ use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 pub(super) struct DateOrder {
     separator: u8,
     is_day_first: bool,
+    /// Whether years have two digits: 69 is 1969, and 68 is 2068.
+    is_short: bool,
 }
 
 impl DateOrder {
@@ -15,7 +17,8 @@ impl DateOrder {
     pub fn format(self) -> String {
         let separator = char::from(self.separator);
         let [first, second] = if self.is_day_first { ["%d", "%m"] } else { ["%m", "%d"] };
-        format!("{first}{separator}{second}{separator}%Y")
+        let year = if self.is_short { "%y" } else { "%Y" };
+        format!("{first}{separator}{second}{separator}{year}")
     }
 
     /// A date that is written so, in days since 1970.
@@ -30,7 +33,15 @@ impl DateOrder {
     }
 
     fn date(self, raw: &[u8]) -> Option<NaiveDate> {
-        let [first, second, year] = parts(raw, self.separator)?;
+        let ([first, second, year], is_short) = parts(raw, self.separator)?;
+        if is_short != self.is_short {
+            return None;
+        }
+        let year = match is_short {
+            true if year < 69 => year + 2000,
+            true => year + 1900,
+            false => year,
+        };
         let (day, month) = if self.is_day_first { (first, second) } else { (second, first) };
         NaiveDate::from_ymd_opt(year as i32, month, day)
     }
@@ -43,6 +54,8 @@ const SEPARATORS: [u8; 3] = *b"/.-";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DateOrders {
     separator: Option<u8>,
+    /// Whether years have two digits; all of a column do, or none.
+    is_short: bool,
     day_first: bool,
     month_first: bool,
 }
@@ -50,7 +63,7 @@ pub(super) struct DateOrders {
 impl DateOrders {
     /// Any, as long as no date was seen.
     pub fn any() -> Self {
-        Self { separator: None, day_first: true, month_first: true }
+        Self { separator: None, is_short: false, day_first: true, month_first: true }
     }
 
     pub fn is_none(self) -> bool {
@@ -62,22 +75,24 @@ impl DateOrders {
         self.separator.is_some() && !self.is_none()
     }
 
-    /// The orders that all dates of several columns have, one for each separator: what some column shows, or the day
-    /// first where all of them leave it open. None where they contradict each other.
+    /// The orders that all dates of several columns have, one for each separator and length of years: what some column
+    /// shows, or the day first where all of them leave it open. None where they contradict each other.
     pub fn common(columns: &[Self]) -> Vec<DateOrder> {
-        let order = |separator: u8| {
-            let alike = columns.iter().filter(|column| column.separator == Some(separator) && column.is_there());
+        let order = |(separator, is_short): (u8, bool)| {
+            let is_alike = |column: &&Self| column.separator == Some(separator) && column.is_short == is_short;
+            let alike = columns.iter().filter(|column| is_alike(column) && column.is_there());
             let alike = alike.collect::<Vec<_>>();
             let is_shown = |is_day_first: bool| {
                 alike.iter().any(|column| column.only().is_some_and(|order| order.is_day_first == is_day_first))
             };
             match (is_shown(true), is_shown(false)) {
                 (true, true) => None,
-                (false, true) => Some(DateOrder { separator, is_day_first: false }),
-                _ => (!alike.is_empty()).then_some(DateOrder { separator, is_day_first: true }),
+                (false, true) => Some(DateOrder { separator, is_day_first: false, is_short }),
+                _ => (!alike.is_empty()).then_some(DateOrder { separator, is_day_first: true, is_short }),
             }
         };
-        SEPARATORS.into_iter().filter_map(order).collect()
+        let separators = SEPARATORS.into_iter().flat_map(|separator| [(separator, false), (separator, true)]);
+        separators.filter_map(order).collect()
     }
 
     /// Takes a value into account.
@@ -87,8 +102,13 @@ impl DateOrders {
             (self.day_first, self.month_first) = (false, false);
             return;
         };
-        self.separator = Some(separator);
-        let is_one = |is_day_first| DateOrder { separator, is_day_first }.parse(raw).is_some();
+        let is_first = self.separator.replace(separator).is_none();
+        let found = parts(raw, separator).map(|(_, is_short)| is_short);
+        if is_first {
+            self.is_short = found.unwrap_or(false);
+        }
+        let is_short = self.is_short;
+        let is_one = |is_day_first| DateOrder { separator, is_day_first, is_short }.parse(raw).is_some();
         self.day_first &= is_one(true);
         self.month_first &= separator != b'.' && is_one(false);
     }
@@ -104,10 +124,12 @@ impl DateOrders {
     /// What the dates of both could have.
     pub fn merge(&mut self, other: Self) {
         let is_same = match (self.separator, other.separator) {
-            (Some(own), Some(others)) => own == others,
+            (Some(own), Some(others)) => own == others && self.is_short == other.is_short,
             _ => true,
         };
-        self.separator = self.separator.or(other.separator);
+        if self.separator.is_none() {
+            (self.separator, self.is_short) = (other.separator, other.is_short);
+        }
         self.day_first &= other.day_first && is_same;
         self.month_first &= other.month_first && is_same;
     }
@@ -115,13 +137,14 @@ impl DateOrders {
     /// The order, if there is only one that all dates have.
     pub fn only(self) -> Option<DateOrder> {
         let separator = self.separator?;
-        (self.day_first != self.month_first).then_some(DateOrder { separator, is_day_first: self.day_first })
+        let order = DateOrder { separator, is_day_first: self.day_first, is_short: self.is_short };
+        (self.day_first != self.month_first).then_some(order)
     }
 
     /// Whether all dates may have this order.
     pub fn may_be(self, order: DateOrder) -> bool {
         let is_one = if order.is_day_first { self.day_first } else { self.month_first };
-        self.separator == Some(order.separator) && is_one
+        self.separator == Some(order.separator) && self.is_short == order.is_short && is_one
     }
 }
 
@@ -155,16 +178,24 @@ fn time_of_day(raw: &[u8]) -> Option<NaiveTime> {
     NaiveTime::from_hms_micro_opt(hours, minutes, seconds, micros)
 }
 
-/// Two numbers of one or two digits, and one of four.
-fn parts(raw: &[u8], separator: u8) -> Option<[u32; 3]> {
+/// Two numbers of one or two digits and one of four, or of two: whether it is of two is told, too. Between points, two
+/// digits each are a date, while `1.2.24` may be a version; between hyphens, the year may as well be the first.
+fn parts(raw: &[u8], separator: u8) -> Option<([u32; 3], bool)> {
     let mut found = raw.split(|byte| *byte == separator);
     let mut number = |widths: std::ops::RangeInclusive<usize>| {
         let digits = found.next()?;
         let is_number = widths.contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
         is_number.then(|| digits.iter().fold(0, |value, digit| value * 10 + u32::from(digit - b'0')))
     };
-    let all = [number(1..=2)?, number(1..=2)?, number(4..=4)?];
-    found.next().is_none().then_some(all)
+    let is_short = raw.iter().rev().position(|byte| *byte == separator) == Some(2);
+    let widths = match (is_short, separator) {
+        (true, b'-') => return None,
+        (true, b'.') => 2..=2,
+        _ => 1..=2,
+    };
+    let year = if is_short { 2..=2 } else { 4..=4 };
+    let all = [number(widths.clone())?, number(widths)?, number(year)?];
+    found.next().is_none().then_some((all, is_short))
 }
 
 /// Whether it is a time of day: hours and minutes, perhaps seconds and a fraction of up to six digits.
@@ -197,15 +228,21 @@ mod tests {
 
     #[test]
     fn one_day_above_twelve_decides_the_order() {
-        let day_first = DateOrder { separator: b'/', is_day_first: true };
+        let day_first = DateOrder { separator: b'/', is_day_first: true, is_short: false };
         assert_eq!(seen(&["01/02/2024", "13/01/2024"]).only(), Some(day_first));
-        assert_eq!(seen(&["01-13-2024"]).only(), Some(DateOrder { separator: b'-', is_day_first: false }));
+        assert_eq!(
+            seen(&["01-13-2024"]).only(),
+            Some(DateOrder { separator: b'-', is_day_first: false, is_short: false })
+        );
         assert_eq!(seen(&["1/2/2024"]).only(), None);
         assert!(seen(&["1/2/2024"]).may_be(day_first));
         assert!(seen(&["13/01/2024", "01/13/2024"]).is_none());
         assert!(seen(&["13/01/2024", "14-01-2024"]).is_none());
         assert!(seen(&["30/02/2024"]).is_none());
-        assert_eq!(seen(&["1.2.2024"]).only(), Some(DateOrder { separator: b'.', is_day_first: true }));
+        assert_eq!(
+            seen(&["1.2.2024"]).only(),
+            Some(DateOrder { separator: b'.', is_day_first: true, is_short: false })
+        );
         assert_eq!(day_first.parse(b"02/01/1970"), Some(1));
         assert_eq!(day_first.parse(b"02/01/70"), None);
     }
@@ -223,8 +260,30 @@ mod tests {
     }
 
     #[test]
+    fn years_may_have_two_digits() {
+        let format = |values: &[&str]| {
+            let orders = DateOrders::common(&[seen(values)]);
+            orders.into_iter().map(DateOrder::format).collect::<Vec<_>>().concat()
+        };
+        assert_eq!(format(&["1/2/24", "12/31/24"]), "%m/%d/%y");
+        assert_eq!(format(&["31/12/24", "1/2/24"]), "%d/%m/%y");
+        assert_eq!(format(&["31.12.24"]), "%d.%m.%y");
+        for other in [&["1/2/24", "1/2/2024"][..], &["1/2/2024", "1/2/24"], &["1.2.24"], &["01-02-24"], &["24/12/31"]] {
+            assert_eq!(format(other), "", "{other:?}");
+        }
+        let mut both = seen(&["1/2/24"]);
+        both.merge(seen(&["1/2/2024"]));
+        assert!(both.is_none());
+        let day_first = DateOrder { separator: b'/', is_day_first: true, is_short: true };
+        let date = |raw: &[u8]| day_first.date(raw).map(|date| date.to_string());
+        assert_eq!(date(b"31/12/68").as_deref(), Some("2068-12-31"));
+        assert_eq!(date(b"31/12/69").as_deref(), Some("1969-12-31"));
+        assert_eq!(date(b"31/12/1969"), None);
+    }
+
+    #[test]
     fn dates_may_have_a_time_of_day() {
-        let day_first = DateOrder { separator: b'/', is_day_first: true };
+        let day_first = DateOrder { separator: b'/', is_day_first: true, is_short: false };
         let text = |raw: &str| day_first.parse_moment(raw.as_bytes()).map(|moment| moment.to_string());
         assert_eq!(text("31/12/2024 10:20:30").as_deref(), Some("2024-12-31 10:20:30"));
         assert_eq!(text("31/12/2024 10:20").as_deref(), Some("2024-12-31 10:20:00"));

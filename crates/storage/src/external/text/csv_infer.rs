@@ -447,21 +447,31 @@ fn has_padded_quotes(text: &[u8], dialect: &Dialect) -> bool {
     })
 }
 
+/// What stands between the fields of lines of text, which have one field: a byte that texts do not have.
+const NO_DELIMITER: u8 = 0x1f;
+
 fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions, pads_quotes: bool) -> Dialect {
     let with = |delimiter| Dialect { pads_quotes, ..dialect_with(options, delimiter) };
     if let Some(delimiter) = told_delimiter(name, options) {
         return with(delimiter);
     }
     let mut best = (0, b',');
+    // Lines of one field, some of which have delimiters: text that nobody has put in quotes.
+    let mut is_text = !options.in_order && !options.null_padding;
     for delimiter in DELIMITERS {
         let records = records(text, last, &with(delimiter), DELIMITER_RECORDS, false);
         let Some(first) = records.first() else { continue };
+        let single = records.iter().filter(|record| record.len() == 1).count();
+        is_text &= first.len() == 1 && single * 2 > records.len();
         let even = records.iter().filter(|record| record.len() == first.len()).count();
         // All records but perhaps a broken one must agree, unless they may lack fields.
         let is_even = options.null_padding || even * 10 >= records.len() * 9;
         if first.len() > 1 && is_even && first.len() > best.0 {
             best = (first.len(), delimiter);
         }
+    }
+    if best.0 == 0 && is_text && text.iter().any(|byte| DELIMITERS.contains(byte)) {
+        return with(NO_DELIMITER);
     }
     with(best.1)
 }
@@ -521,7 +531,7 @@ pub(super) fn has_header(
         .iter()
         .zip(first)
         .any(|(guess, &field)| typed(guess) && !is_null(field) && !guess.fits(is_quoted(field), &meant(field), forms));
-    if stranger {
+    if stranger || declared.is_none() && names_all_but_numbers(text, records, forms) {
         return true;
     }
     if guesses.iter().any(typed) || declared.is_some() {
@@ -538,6 +548,27 @@ pub(super) fn has_header(
         !field.raw(text).is_empty() && matches!(alone.data_type(), DataType::Utf8View | DataType::Boolean)
     });
     named && names.len() == count
+}
+
+/// Whether the first record has names of all columns but the first, which has the numbers of records from 0 or 1 on, or
+/// any whole numbers below an empty field in quotes: so programs write tables whose rows are numbered.
+fn names_all_but_numbers(text: &[u8], records: &[Vec<Field>], forms: &Forms) -> bool {
+    let Some((first, rest)) = records.split_first() else { return false };
+    let Some((corner, names)) = first.split_first().filter(|(corner, _)| corner.raw(text).is_empty()) else {
+        return false;
+    };
+    let is_name = |field: &Field| {
+        let mut alone = Guess::default();
+        alone.see(field.is_quoted(), field.raw(text), forms);
+        !field.raw(text).is_empty() && alone.data_type() == DataType::Utf8View
+    };
+    let number = |record: &Vec<Field>| record.first().and_then(|field| parse_integer::<i64>(field.raw(text)));
+    let begin =
+        rest.first().and_then(number).filter(|begin| corner.is_quoted() || rest.len() > 1 && matches!(begin, 0 | 1));
+    let Some(begin) = begin.filter(|_| !names.is_empty() && names.iter().all(is_name)) else { return false };
+    rest.iter()
+        .zip(begin..)
+        .all(|(record, wanted)| number(record).is_some_and(|found| corner.is_quoted() || found == wanted))
 }
 
 /// The names in a header.
@@ -572,6 +603,36 @@ pub(super) fn is_trailing(records: &[Vec<Field>], text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_may_lack_the_name_of_numbers() {
+        let found = |text: &str| {
+            let text = text.as_bytes();
+            let dialect = dialect(text, true, "a.csv", &CsvOptions::default());
+            let forms = Forms::default();
+            let records = records(text, true, &dialect, 100, false);
+            has_header(text, &records, &dialect, |field| forms.says_nothing(field, field.raw(text)), None, &forms)
+        };
+        assert!(found(",name,town\n0,Ada,Rome\n1,Bob,Bonn\n"));
+        assert!(found("\"\",\"name\"\n\"1\",\"Ada\"\n\"7\",\"Bob\"\n"));
+        assert!(!found(",name\n0,Ada\n2,Bob\n"));
+        assert!(!found(",Ada\n5,Bob\n6,Cid\n"));
+        assert!(!found(",Ada\n1,Bob\n"));
+        assert!(!found("\"\"\n\"1\"\n\"2\"\n"));
+        assert!(!found("\"\",\"3\"\n\"1\",\"4\"\n"));
+    }
+
+    #[test]
+    fn lines_of_text_have_one_field() {
+        let found = |text: &str| dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default()).delimiter;
+        assert_eq!(found("line\nSmith, John\nfoo\nbar\n"), NO_DELIMITER);
+        assert_eq!(found("note\na;b\nc\nd,e\nf\n"), NO_DELIMITER);
+        assert_eq!(found("n\n1\n2\n"), b',');
+        assert_eq!(found("a,b,c\n1,2,3\n4,5\n6,7,8\n"), b',');
+        assert_eq!(found("report\na,b\n1,2\n3,4\n"), b',');
+        let copied = CsvOptions { in_order: true, ..CsvOptions::default() };
+        assert_eq!(dialect(b"a\nb, c\nd\n", true, "a.csv", &copied).delimiter, b',');
+    }
 
     fn guess(values: &[&str]) -> DataType {
         let mut guess = Guess::default();

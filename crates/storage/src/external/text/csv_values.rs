@@ -38,6 +38,8 @@ pub(super) struct Forms {
     pub orders: Vec<DateOrder>,
     /// Whether texts for NULL are NULL in quotes, too.
     pub quoted_nulls: bool,
+    /// Whether quotes make a value of what is no text, too, as in PostgreSQL's COPY.
+    pub quotes_are_strict: bool,
     /// Columns of text in which no text stands for NULL.
     pub without_nulls: Vec<String>,
 }
@@ -52,6 +54,7 @@ impl Forms {
             timestamp: options.timestamp_format.clone(),
             orders: Vec::new(),
             quoted_nulls: options.quoted_nulls,
+            quotes_are_strict: options.quotes_inside,
             without_nulls: options.without_nulls.clone(),
         }
     }
@@ -89,10 +92,8 @@ impl Forms {
 
     /// Whether a field says nothing of its column's type.
     pub fn says_nothing(&self, field: Field, raw: &[u8]) -> bool {
-        match field.is_quoted() {
-            true => self.quoted_nulls && self.names_null(raw),
-            false => raw.is_empty() || self.names_null(raw),
-        }
+        let may_be_null = !field.is_quoted() || self.quoted_nulls || !self.quotes_are_strict;
+        may_be_null && (raw.is_empty() || self.names_null(raw))
     }
 
     pub fn date(&self, raw: &[u8]) -> Option<i32> {
@@ -131,8 +132,9 @@ pub(super) struct NoValue {
 
 impl Forms {
     pub fn is_null(&self, field: Field, raw: &[u8], is_text: bool) -> bool {
-        if field.is_quoted() {
-            return self.quoted_nulls && self.names_null(raw);
+        // Some programs put all fields in quotes: what is no text is a value or nothing then, too.
+        if field.is_quoted() && !self.quoted_nulls && (is_text || self.quotes_are_strict) {
+            return false;
         }
         if self.nulls.is_empty() {
             return raw.is_empty();
@@ -176,8 +178,9 @@ pub(super) fn column(
     if let Some(sql_type) = checked_type(told) {
         let fields = fields.collect::<Vec<_>>();
         let options = ReadOptions { is_explicit: false, ..ReadOptions::default() };
+        let has_empty = !matches!(sql_type, SqlType::Time | SqlType::Uuid);
         let convert = |fields: &[Field]| {
-            let strings = source.strings_but_empty(fields.iter().copied()).finish();
+            let strings = source.strings_but_empty(fields.iter().copied(), has_empty).finish();
             parse_array(&strings, &sql_type, &options)
                 .and_then(|array| cast_with_options(&array, ty, &CastOptions::default()).map_err(from_arrow))
         };
@@ -242,7 +245,7 @@ pub(super) fn column(
             let fields = fields.collect::<Vec<_>>();
             let options = CastOptions { safe: false, ..CastOptions::default() };
             let convert = |fields: &[Field]| {
-                let strings = source.strings_but_empty(fields.iter().copied()).finish();
+                let strings = source.strings_but_empty(fields.iter().copied(), false).finish();
                 cast_with_options(&strings, ty, &options)
             };
             match convert(&fields) {
@@ -370,12 +373,13 @@ impl Fields<'_> {
         builder
     }
 
-    /// Strings for conversion to something else: an empty one is NULL.
-    fn strings_but_empty(&self, fields: impl ExactSizeIterator<Item = Field>) -> StringViewBuilder {
+    /// Strings for conversion to something else: an empty one is NULL, but in quotes if the other type has a value that
+    /// is an empty text.
+    fn strings_but_empty(&self, fields: impl ExactSizeIterator<Item = Field>, has_empty: bool) -> StringViewBuilder {
         let mut builder = StringViewBuilder::with_capacity(fields.len());
         for field in fields {
             let raw = field.raw(self.text);
-            if self.forms.is_null(field, raw.trim_ascii(), false) {
+            if self.forms.is_null(field, raw.trim_ascii(), has_empty && field.is_quoted()) {
                 builder.append_null();
             } else {
                 builder.append_value(String::from_utf8_lossy(&field.text(self.text, self.dialect)).trim());

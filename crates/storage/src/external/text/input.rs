@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use diligence_base::{Error, Result};
 
-use super::{Part, RECORD_BYTES_MAX, TextBytes, TextFile};
+use super::{Part, RECORD_BYTES_MAX, TextBytes, TextFile, UNCLOSED, is_unclosed};
 
 /// Bytes unpacked at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -148,6 +148,9 @@ impl TextInput {
         let wanted = READ_BYTES.max(old);
         let outcome = reader.by_ref().take(wanted as u64).read_to_end(buffer);
         outcome.map_err(|error| {
+            if is_unclosed(&error) {
+                return self.file.source.error(UNCLOSED);
+            }
             let how = self.file.compression.name();
             self.file.source.error(format!("it cannot be unpacked as {how} after {} bytes: {error}", self.offset))
         })?;

@@ -22,8 +22,8 @@ use super::json_columns::{Column, Record};
 use super::json_infer::{Members, NO_OBJECT};
 use super::json_text::{Flaw, Kind, kind, skip_space, value_end};
 use super::{
-    Encoded, Part, Sample, SourceReader, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions, place,
-    probes, sample,
+    Encoded, Part, Sample, SourceReader, TextBytes, TextFile, UNCLOSED, WINDOW_BYTES_MAX, byte_order_mark,
+    compressions, place, probes, sample, unclosed,
 };
 use crate::external::batches::{BatchSource, BatchWindows, missing_columns_of};
 use crate::external::file_scan::FileScan;
@@ -183,7 +183,14 @@ fn look(
         if options.json.array == Some(true) && !body.trim_ascii_start().starts_with(b"[") {
             return Err(source.error("it begins with no array, and the format is array"));
         }
-        let plain = if form == Form::Array { unwrap_array(body) } else { body.to_vec() };
+        let mut plain = body.to_vec();
+        if form == Form::Array {
+            let mut unwrap = Unwrap::default();
+            unwrap.unwrap(&mut plain);
+            if complete && unwrap.depth == 1 && !options.ignore_errors {
+                return Err(source.error(UNCLOSED));
+            }
+        }
         let mut seen = Members::default();
         let (found, used, flaw) = see_records(&mut seen, &plain, options.rows_to_infer(), &forms);
         if found == 0 && !complete && more < 4 && matches!(flaw, None | Some(Flaw::Incomplete)) {
@@ -271,7 +278,7 @@ impl Unseen {
     fn new(file: &TextFile, form: Form, read_max: u64) -> Result<Self> {
         let reader = file.reader_of(SourceReader::new(&file.source))?;
         let mut reader: Box<dyn Read + Send> = match form {
-            Form::Array => Box::new(ArrayReader { inner: reader, unwrap: Unwrap::default() }),
+            Form::Array => ArrayReader::over(reader, false),
             Form::Lines | Form::Values => reader,
         };
         std::io::copy(&mut reader.by_ref().take(file.body), &mut std::io::sink())
@@ -443,14 +450,8 @@ fn form_of(text: &[u8], is_array: Option<bool>) -> Form {
     }
 }
 
-/// The objects of an array, one after another: the outer brackets and commas become spaces.
-fn unwrap_array(text: &[u8]) -> Vec<u8> {
-    let mut plain = text.to_vec();
-    Unwrap::default().unwrap(&mut plain);
-    plain
-}
-
-/// Where in an array a text is.
+/// Makes one object after another of an array: the outer brackets and commas become spaces. It knows where in the
+/// array the text ends.
 #[derive(Default)]
 struct Unwrap {
     depth: usize,
@@ -495,11 +496,23 @@ impl Unwrap {
 struct ArrayReader {
     inner: Box<dyn Read + Send>,
     unwrap: Unwrap,
+    /// Whether an array that ends between two objects, but with no bracket, is an error.
+    is_strict: bool,
+}
+
+impl ArrayReader {
+    fn over(inner: Box<dyn Read + Send>, is_strict: bool) -> Box<dyn Read + Send> {
+        Box::new(Self { inner, unwrap: Unwrap::default(), is_strict })
+    }
 }
 
 impl Read for ArrayReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
+        // Within an object, the reader of records says more.
+        if read == 0 && !buffer.is_empty() && self.is_strict && self.unwrap.depth == 1 {
+            return Err(unclosed());
+        }
         self.unwrap.unwrap(&mut buffer[..read]);
         Ok(read)
     }
@@ -548,7 +561,8 @@ impl Cluster for JsonCluster {
             .map_err(|_| Error::bug("what was fetched from another cluster came to a JSON cluster"))?;
         let file = self.file();
         let wrap: Option<fn(Box<dyn Read + Send>) -> Box<dyn Read + Send>> = match file.form {
-            Form::Array => Some(|inner| Box::new(ArrayReader { inner, unwrap: Unwrap::default() })),
+            Form::Array if self.table.ignores_errors => Some(|inner| ArrayReader::over(inner, false)),
+            Form::Array => Some(|inner| ArrayReader::over(inner, true)),
             _ => None,
         };
         let input = TextInput::new(&file.text, &self.part, *bytes, wrap)?;

@@ -57,6 +57,19 @@ const PACKED_SAMPLE_BYTES: u64 = 512 * 1024;
 const PROBES: u64 = 8;
 const PROBE_BYTES: u64 = 64 * 1024;
 
+/// What is wrong with an array of records that ends with no bracket.
+const UNCLOSED: &str = "no bracket ends the array of records; the file is truncated";
+
+/// The error of a reader for such an array.
+fn unclosed() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, UNCLOSED)
+}
+
+/// Whether a reader failed for that.
+fn is_unclosed(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::UnexpectedEof && error.to_string() == UNCLOSED
+}
+
 /// A text file, opened.
 #[derive(Debug)]
 pub(super) struct TextFile {
@@ -132,6 +145,7 @@ impl TextFile {
     pub fn unreadable(&self, error: std::io::Error) -> Error {
         match error.downcast::<Error>() {
             Ok(error) => error,
+            Err(error) if is_unclosed(&error) => self.source.error(UNCLOSED),
             Err(error) => self.source.error(format!("it cannot be unpacked as {}: {error}", self.compression.name())),
         }
     }
