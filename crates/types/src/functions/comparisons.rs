@@ -1,14 +1,15 @@
 //! Comparisons, and the order that sorting, grouping and joining see.
 //!
 //! Most types are compared by the engine's own kernels ([`Special`]). The others have a kernel here: intervals count by
-//! their length, `char(n)` without blanks at the end, arrays element by element, records field by field.
+//! their length, `char(n)` without blanks at the end, arrays element by element, maps entry by entry,
+//! records field by field.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, make_comparator};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, MapArray, make_comparator};
 use arrow::compute::{SortOptions, interleave};
-use arrow::datatypes::{IntervalMonthDayNano, IntervalMonthDayNanoType};
+use arrow::datatypes::{Field, IntervalMonthDayNano, IntervalMonthDayNanoType};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
@@ -62,7 +63,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         catalog.add(signature(sign, "real", "double precision"), Body::Special(special));
         catalog.add(signature(sign, "double precision", "real"), Body::Special(special));
         let compares = kernel_of(special);
-        for name in ["interval", "bpchar", "jsonb", "anyenum", "anyarray", "anyrecord"] {
+        for name in ["interval", "bpchar", "jsonb", "anyenum", "anyarray", "anyrecord", "anymap"] {
             catalog.add(signature(sign, name, name), compares.clone());
         }
     }
@@ -134,6 +135,17 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
                 let first = a.clone().zip(b.clone()).map(|(i, j)| elements(i, j)).find(|order| order.is_ne());
                 first.unwrap_or_else(|| a.len().cmp(&b.len()))
             })
+        }
+        SqlType::Map(pair) => {
+            let (a, b) = (left.as_map_opt(), right.as_map_opt());
+            let (a, b) = a.zip(b).ok_or_else(|| Error::bug("no maps to compare"))?;
+            let list = |map: &MapArray| -> Result<ArrayRef> {
+                let item = Field::new(Field::LIST_FIELD_DEFAULT_NAME, map.entries().data_type().clone(), true);
+                let entries = Arc::new(map.entries().clone());
+                let list = ListArray::try_new(Arc::new(item), map.offsets().clone(), entries, map.nulls().cloned());
+                Ok(Arc::new(list.map_err(|error| Error::bug(error.to_string()))?))
+            };
+            comparer(&super::maps::entries_type(pair), &list(a)?, &list(b)?)?
         }
         SqlType::Record(fields) => {
             let (a, b) = (left.as_struct_opt(), right.as_struct_opt());

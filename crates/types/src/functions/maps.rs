@@ -32,11 +32,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog
         .add("map_values(anymap) -> text", Body::Kernel(values))
         .gives(|types, _| Ok(SqlType::array_of(entry(types)?.1.clone())));
-    catalog.add("map_entries(anymap) -> text", Body::Kernel(entries)).gives(|types, _| {
-        let (key, value) = entry(types)?;
-        let field = |name: &str, sql_type: &SqlType| RecordField { name: name.to_owned(), sql_type: sql_type.clone() };
-        Ok(SqlType::array_of(SqlType::Record(vec![field("key", key), field("value", value)].into())))
-    });
+    catalog.add("map_entries(anymap) -> text", Body::Kernel(entries)).gives(|types, _| Ok(entries_type(entry(types)?)));
     for signature in ["map_extract(anymap, any) -> text", "element_at(anymap, any) -> text"] {
         catalog
             .add(signature, Body::Kernel(extracted))
@@ -53,6 +49,12 @@ pub(super) fn declare(catalog: &mut Catalog) {
         },
     );
     catalog.add("cardinality(anymap) -> integer", Body::Kernel(cardinality));
+}
+
+/// The type of the list of a map's entries.
+pub(super) fn entries_type((key, value): &(SqlType, SqlType)) -> SqlType {
+    let field = |name: &str, sql_type: &SqlType| RecordField { name: name.to_owned(), sql_type: sql_type.clone() };
+    SqlType::array_of(SqlType::Record(vec![field("key", key), field("value", value)].into()))
 }
 
 fn not_of(message: &str) -> Error {
