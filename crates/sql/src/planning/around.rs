@@ -433,7 +433,9 @@ impl Context for Around<'_> {
                 _ => None,
             };
             let is_numbered = table.schema().fields().last().is_some_and(|field| field.name() == ROW_NUMBERS);
-            if native.is_none() || is_numbered || !self.gives_numbers.get() {
+            // Numbers of rows, and names of files, are given when the statement is bound once more.
+            let is_numerable = native.is_some() || bare && looks_like_path(&relation.name);
+            if is_numbered || !is_numerable || !self.gives_numbers.get() {
                 let key = native.map_or_else(Vec::new, |object| primary_key(&object.relation));
                 return Ok(Some(Named::Table { table, name: relation.name, key }));
             }
