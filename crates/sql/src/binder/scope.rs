@@ -858,13 +858,14 @@ impl Binder<'_> {
         }
     }
 
-    /// Whether names are a column's, or those of a field of one.
+    /// Whether names are a column's, or those of a field of one: `column`, `table.column`, `table.column.field`.
     pub(super) fn is_column(&self, names: &[Ident], level: &Level<'_>) -> bool {
         let Some((first, more)) = names.split_first() else { return false };
         let wanted = normalized(first);
         let mut found = level.chain().flat_map(|at| [true, false].map(|exact| at.names.find(&wanted, exact)));
         found.any(|found| !found.is_nothing())
             || !more.is_empty() && matches!(self.column_of_names(names, level), Ok(Some(_)))
+            || more.len() > 1 && matches!(self.column_of_names(&names[..2], level), Ok(Some(_)))
     }
 }
 
