@@ -384,6 +384,14 @@ impl Binder<'_> {
                 self.compare_rows(comparison, left, right)
             }
             (left, right) => {
+                if let Some(value) = beside_null(&left, &right) {
+                    let is_null = Scalar::IsNull(Box::new(self.typed(value.clone())?));
+                    return Ok(match comparison {
+                        Comparison::IsNotDistinctFrom => is_null,
+                        Comparison::IsDistinctFrom => is_null.negate(),
+                        _ => Scalar::Constant(Constant::null(SqlType::Boolean)),
+                    });
+                }
                 if let (SqlType::Record(left), SqlType::Record(right)) = (left.sql_type(), right.sql_type()) {
                     refuse_dissimilar(&left, &right)?;
                 }
@@ -576,6 +584,17 @@ impl Binder<'_> {
         let list = list.into_iter().map(|element| self.equality_key(self.cast(element, &common, Way::Implicit)?));
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
+}
+
+/// The struct or the map that is compared with a NULL that has no type.
+fn beside_null<'s>(left: &'s Scalar, right: &'s Scalar) -> Option<&'s Scalar> {
+    let is_nothing = |side: &Scalar| matches!(side, Scalar::Constant(constant) if constant.is_null() && constant.sql_type == SqlType::Unknown);
+    let value = match (is_nothing(left), is_nothing(right)) {
+        (true, false) => right,
+        (false, true) => left,
+        _ => return None,
+    };
+    Some(value).filter(|value| matches!(value.sql_type(), SqlType::Record(_) | SqlType::Map(_)))
 }
 
 /// Whether values of a type are equal or not.

@@ -658,9 +658,14 @@ impl Binder<'_> {
 
     /// What the list calls by a name that nothing else has.
     fn of_list(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
-        if !matches!(level.clause.get(), Clause::Where | Clause::Select) {
-            return Ok(None);
+        match level.clause.get() {
+            Clause::Where | Clause::Select => self.listed(name, level),
+            _ => Ok(None),
         }
+    }
+
+    /// What the list calls by a name; `None` for a name that stands for itself.
+    pub(super) fn listed(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
         let wanted = normalized(name);
         let found = level.list.iter().find_map(|item| match item {
             SelectItem::ExprWithAlias { expr, alias } if normalized(alias) == wanted => Some(expr),
@@ -797,6 +802,9 @@ impl Binder<'_> {
             && has_fields(&scalar.sql_type())
         {
             return self.fields(scalar, fields);
+        }
+        if let Some(scalar) = self.by_alias(names, level)? {
+            return Ok(scalar);
         }
         let table = &names[names.len().saturating_sub(2)];
         let is_there = |source: &Source| source.name.as_deref() == Some(&normalized(table));

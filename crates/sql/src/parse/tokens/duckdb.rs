@@ -470,13 +470,9 @@ impl Text<'_> {
                 self.struct_type(at + 1);
             }
             Keyword::PIVOT | Keyword::UNPIVOT
-                if begins || self.begins_query(at, open) || self.is_made(at, open) || self.is_explained(at) =>
+                if begins || self.begins_query(at, open) || self.is_made(at, open) || self.is_read(at) =>
             {
-                if keyword == Keyword::PIVOT {
-                    self.pivot_statement(at)
-                } else {
-                    self.unpivot_statement(at)
-                }
+                if keyword == Keyword::PIVOT { self.pivot_statement(at) } else { self.unpivot_statement(at) }
             }
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             Keyword::ATTACH if begins => self.attach(at),
@@ -512,6 +508,11 @@ impl Text<'_> {
     /// Whether the query of `CREATE MACRO … AS TABLE` begins at a place.
     fn is_body_of_macro(&self, at: usize) -> bool {
         self.statement == Keyword::CREATE && at > 2 && self.is(at - 1, "TABLE") && self.is(at - 2, "AS")
+    }
+
+    /// Whether the query of EXPLAIN, DESCRIBE or INSERT begins at a place.
+    fn is_read(&self, at: usize) -> bool {
+        self.is_explained(at) || self.statement == Keyword::INSERT && self.ends_insert_target(at)
     }
 
     /// Whether what EXPLAIN or DESCRIBE is of begins at a place.
