@@ -20,6 +20,7 @@ use super::{Body, Call, Special, collated};
 use crate::SqlType;
 use crate::network_type::NetworkKind;
 use crate::search::{Query, SearchKind, Vector};
+use crate::sql_type::RecordField;
 use crate::text::networks::Address;
 use crate::text::{Multirange, Range, ZonedTime};
 
@@ -145,7 +146,7 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
                 let list = ListArray::try_new(Arc::new(item), map.offsets().clone(), entries, map.nulls().cloned());
                 Ok(Arc::new(list.map_err(|error| Error::bug(error.to_string()))?))
             };
-            comparer(&super::maps::entries_type(pair), &list(a)?, &list(b)?)?
+            comparer(&entries_type(pair), &list(a)?, &list(b)?)?
         }
         SqlType::Record(fields) => {
             let (a, b) = (left.as_struct_opt(), right.as_struct_opt());
@@ -165,6 +166,12 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         (false, false) => values(i, j),
         (left, right) => left.cmp(&right),
     }))
+}
+
+/// The type of the list of a map's entries, by which maps compare.
+pub(super) fn entries_type((key, value): &(SqlType, SqlType)) -> SqlType {
+    let field = |name: &str, sql_type: &SqlType| RecordField { name: name.to_owned(), sql_type: sql_type.clone() };
+    SqlType::array_of(SqlType::Record(vec![field("key", key), field("value", value)].into()))
 }
 
 /// Compares texts by the keys that they have. Fails if one has none.

@@ -12,11 +12,10 @@ use diligence_base::{Error, Result};
 
 use super::catalog::Catalog;
 use super::columns::{Columns, lists, too_large};
-use super::comparisons::comparer;
+use super::comparisons::{comparer, entries_type};
 use super::errors::value_error;
 use super::{Body, Call};
 use crate::SqlType;
-use crate::sql_type::RecordField;
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -49,12 +48,6 @@ pub(super) fn declare(catalog: &mut Catalog) {
         },
     );
     catalog.add("cardinality(anymap) -> integer", Body::Kernel(cardinality));
-}
-
-/// The type of the list of a map's entries.
-pub(super) fn entries_type((key, value): &(SqlType, SqlType)) -> SqlType {
-    let field = |name: &str, sql_type: &SqlType| RecordField { name: name.to_owned(), sql_type: sql_type.clone() };
-    SqlType::array_of(SqlType::Record(vec![field("key", key), field("value", value)].into()))
 }
 
 fn not_of(message: &str) -> Error {

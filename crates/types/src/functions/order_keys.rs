@@ -7,10 +7,10 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Decimal128Array, L
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType};
 use diligence_base::{Error, Result};
 
-use super::comparisons::{length, search_key};
+use super::collated;
+use super::comparisons::{entries_type, length, search_key};
 use super::register::scalars;
 use super::{Argument, Overload, ScalarCall};
-use super::{collated, maps};
 use crate::SqlType;
 use crate::search::SearchKind;
 use crate::text::json;
@@ -30,7 +30,7 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
         SqlType::Search(SearchKind::Vector | SearchKind::Query) => ("search_order_key", SqlType::Bytea),
         // Maps compare as lists of their entries.
-        SqlType::Map(pair) => ("map_entries", maps::entries_type(pair)),
+        SqlType::Map(pair) => ("map_entries", entries_type(pair)),
         SqlType::Collated(one) if one.collation.is_by_bytes() => return order_key(&one.base),
         SqlType::Collated(_) => ("collation_order_key", SqlType::Bytea),
         SqlType::Array(_) if sql_type.collation().is_some_and(|collation| !collation.is_by_bytes()) => {

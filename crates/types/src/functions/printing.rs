@@ -162,13 +162,9 @@ impl Shown {
 
 /// Whether a pattern has a specifier of PostgreSQL's `format`: `%s`, `%2$-10I`, `%*L` or `%%`.
 fn has_specifier(pattern: &str) -> bool {
-    pattern.split('%').skip(1).any(|behind| {
-        let is_between = |letter: char| letter.is_ascii_digit() || matches!(letter, '$' | '-' | '*');
-        match behind.trim_start_matches(is_between).chars().next() {
-            Some(kind) => matches!(kind, 's' | 'I' | 'L'),
-            None => false,
-        }
-    }) || pattern.contains("%%")
+    let is_between = |letter: char| letter.is_ascii_digit() || matches!(letter, '$' | '-' | '*');
+    let begins = |behind: &str| behind.trim_start_matches(is_between).starts_with(['s', 'I', 'L']);
+    pattern.contains("%%") || pattern.split('%').skip(1).any(begins)
 }
 
 /// The parts of a pattern that has places in braces and no specifier of PostgreSQL's; `None` for any other.
