@@ -133,9 +133,9 @@ impl Binder<'_> {
             return Err(error.with_hint("cast the argument: array_agg('a'::text)"));
         }
         let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
-        // Structs, and arrays with parts, have an order, but the engine has no extremes of them.
+        // Structs, maps, and arrays with parts, have an order, but the engine has no extremes of them.
         if let ("min" | "max", [value], false) = (name, parts.arguments.as_slice(), parts.is_within_group)
-            && (matches!(value.sql_type(), SqlType::Record(_)) || is_of_nested(&value.sql_type()))
+            && (matches!(value.sql_type(), SqlType::Record(_) | SqlType::Map(_)) || is_of_nested(&value.sql_type()))
         {
             let value = value.clone();
             let filter = Some(Scalar::all([is_there(&value)].into_iter().chain(parts.filter.take())));
@@ -356,7 +356,12 @@ impl Binder<'_> {
         options: &OrderByOptions,
         expression: Option<&Expr>,
     ) -> Result<SortKey> {
-        if matches!(scalar.sql_type(), SqlType::Json | SqlType::Map(_)) {
+        let scalar = match (scalar.sql_type(), expression) {
+            // ORDER BY ALL is DuckDB's, whose `json` is a text.
+            (SqlType::Json, None) => self.explicit(scalar, &SqlType::Text, false)?,
+            _ => scalar,
+        };
+        if scalar.sql_type() == SqlType::Json {
             let message = format!("could not identify an ordering operator for type {}", scalar.sql_type());
             return Err(placed(Error::input(message).with_code("42883"), || expression.and_then(place)));
         }

@@ -291,6 +291,8 @@ pub(super) fn nondeterministic(what: &str) -> Error {
 pub(super) fn grouping_key(sql_type: &SqlType) -> Option<ScalarCall> {
     match sql_type.collation() {
         Some(_) if functions::is_equal_as_held(sql_type) => None,
+        // Maps are equal as they are held.
+        None if matches!(sql_type, SqlType::Map(_)) => None,
         _ => functions::order_key(sql_type),
     }
 }

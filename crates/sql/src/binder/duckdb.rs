@@ -18,7 +18,7 @@ use crate::algebra::{Comparison, Constant, Scalar};
 use crate::external::OptionValue;
 
 /// Other names of functions.
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 9] = [
     ("datepart", "date_part"),
     ("editdist3", "levenshtein"),
     ("grade_up", "list_grade_up"),
@@ -27,6 +27,7 @@ const NAMES: [(&str, &str); 8] = [
     ("normalized_interval", "justify_interval"),
     ("roundbankers", "round_even"),
     ("struct_extract_at", "struct_extract"),
+    ("trim", "btrim"),
 ];
 
 /// Functions that are operators.
@@ -166,6 +167,14 @@ impl Binder<'_> {
                 let mut arguments = bound()?;
                 arguments.swap(0, 1);
                 self.call("list_prepend", arguments).map(Some)
+            }
+            ("json_object" | "jsonb_object", 1) => self.object_of_pairs(name, bound()?),
+            ("array_extract" | "list_extract", 2) => {
+                let [value, key] = pair(bound()?)?;
+                match value.sql_type() {
+                    SqlType::Record(_) | SqlType::Map(_) => self.subscript(value, key).map(Some),
+                    _ => Ok(None),
+                }
             }
             ("map_concat", 2..) => {
                 let given = bound()?;
@@ -496,6 +505,23 @@ impl Binder<'_> {
             self.call("regexp_extract", arguments)
         });
         Ok(Some(record(groups.collect::<Result<_>>()?, names.into_iter())))
+    }
+
+    /// `json_object` of an array of pairs; `None` if its argument has one dimension. Fails with 2202E for what is no
+    /// pair.
+    fn object_of_pairs(&self, name: &str, arguments: Vec<Scalar>) -> Result<Option<Scalar>> {
+        let [pairs] = <[Scalar; 1]>::try_from(arguments).map_err(|_| Error::bug("one argument is one"))?;
+        if pairs.sql_type().element().is_none_or(|row| row.element().is_none()) {
+            return Ok(None);
+        }
+        let is_pair = |row: &Scalar| !matches!(row, Scalar::Array { elements, .. } if elements.len() != 2);
+        if let Scalar::Array { elements, .. } = &pairs
+            && !elements.iter().all(is_pair)
+        {
+            return Err(Error::input("array must have two columns").with_code("2202E"));
+        }
+        let pairs = self.flattened(pairs)?;
+        self.call(name, vec![pairs]).map(Some)
     }
 
     /// `struct_extract_at(s, 2)`: the field of a number.

@@ -3,6 +3,7 @@
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::sql_type::RecordField;
 use sqlparser::ast::Ident;
 
 use super::{Binder, Target, name_place, normalized};
@@ -100,6 +101,36 @@ impl Binder<'_> {
         let mut values = (0..fields.len()).map(own).collect::<Result<Vec<_>>>()?;
         values[place] = value;
         Ok(Scalar::Record { fields: values, sql_type: sql_type.clone() })
+    }
+}
+
+/// A list or a record with the NULLs that are written in it in their types: `[{'a': NULL}]` is one of texts, if nothing
+/// else is known.
+pub(super) fn with_nulls_of(scalar: Scalar, to: &SqlType) -> Scalar {
+    let inside = |part: Scalar, to: &SqlType| match &part {
+        Scalar::Constant(constant) if constant.is_null() && constant.sql_type == SqlType::Text => {
+            Scalar::Constant(Constant::null(to.base().uncollated()))
+        }
+        _ => with_nulls_of(part, to),
+    };
+    match (scalar, to) {
+        (Scalar::Array { elements, sql_type }, SqlType::Array(element)) => {
+            let elements = elements.into_iter().map(|part| inside(part, element)).collect::<Vec<_>>();
+            let first = elements.first().map(Scalar::sql_type);
+            let is_one = |first: &SqlType| elements.iter().all(|part| part.sql_type() == *first);
+            let sql_type = first.filter(is_one).map_or(sql_type, SqlType::array_of);
+            Scalar::Array { elements, sql_type }
+        }
+        (Scalar::Record { fields, sql_type: SqlType::Record(own) }, SqlType::Record(wanted))
+            if fields.len() == wanted.len() =>
+        {
+            let parts = fields.into_iter().zip(wanted.iter());
+            let fields = parts.map(|(part, wanted)| inside(part, &wanted.sql_type)).collect::<Vec<_>>();
+            let types = own.iter().zip(&fields);
+            let types = types.map(|(field, part)| RecordField { sql_type: part.sql_type(), ..field.clone() });
+            Scalar::Record { sql_type: SqlType::Record(own.with(types.collect())), fields }
+        }
+        (scalar, _) => scalar,
     }
 }
 

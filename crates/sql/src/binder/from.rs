@@ -9,8 +9,8 @@ use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
-    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator,
-    LockClause, ObjectName, Query, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins,
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, LockClause,
+    ObjectName, Query, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins,
 };
 
 use super::functions::{bare_name, is_row_function, written};
@@ -28,7 +28,6 @@ use crate::algebra::{
     Apply, Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, Scan, TableFunction, WithTable,
 };
 use crate::errors;
-use crate::external::OptionValue;
 use crate::parse::JOIN_ALIAS;
 use crate::routines::Definition;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
@@ -645,7 +644,8 @@ impl Binder<'_> {
             return Ok(None);
         }
         if self.context.is_file_function(name) {
-            let arguments = arguments.iter().map(file_argument).collect::<Result<Vec<_>>>()?;
+            let arguments =
+                arguments.iter().map(|argument| self.file_argument(argument, level)).collect::<Result<Vec<_>>>()?;
             let found = self.context.file_function(name, &arguments)?;
             return match found {
                 Some(Named::Table { table, name, .. }) => self.table_rows(table, name, alias).map(Some),
@@ -722,30 +722,6 @@ impl Binder<'_> {
         let sql_type = SqlType::array_of(value.sql_type());
         items.push((name.to_owned(), Scalar::Array { elements: vec![value], sql_type }));
         Ok(())
-    }
-}
-
-/// An argument of a function that reads files: `name = value`, with `:=` or `=>` as well, or a value alone. Fails with
-/// 42601 if it is no literal.
-fn file_argument(argument: &FunctionArg) -> Result<(Option<String>, OptionValue)> {
-    let value_of = |expression: &Expr| {
-        OptionValue::of(expression).ok_or_else(|| {
-            let error = Error::input(format!("{expression} is no literal; options of files are")).with_code("42601");
-            errors::at(error, place(expression))
-        })
-    };
-    match argument {
-        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
-            Ok((Some(name.value.to_lowercase()), value_of(value)?))
-        }
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })) => {
-            match left.as_ref() {
-                Expr::Identifier(name) => Ok((Some(name.value.to_lowercase()), value_of(right)?)),
-                other => Err(Error::input(format!("{other} is no name of an option")).with_code("42601")),
-            }
-        }
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Ok((None, value_of(value)?)),
-        other => Err(Error::input(format!("{other} is no option of files")).with_code("42601")),
     }
 }
 

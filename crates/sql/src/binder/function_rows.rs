@@ -1,4 +1,5 @@
-//! Rows of functions in FROM, and the names that DuckDB has for columns without one of their own.
+//! Rows of functions in FROM, and the names that DuckDB has for columns without one of their own, or for
+//! what the list has.
 
 use diligence_base::{Error, Result};
 use diligence_storage::external::ROW_NUMBER_COLUMN;
@@ -14,6 +15,9 @@ use crate::external::{FILE_NAMES, FILE_NAMES_BEHIND_NUMBERS};
 
 /// The column with the name of a row's file, which `*` does not stand for.
 const FILE_NAME: &str = "filename";
+
+/// What stands in front of a name that the list gives, where no table has this name.
+const ALIAS: &str = "alias";
 
 /// Functions whose column has their name in DuckDB, whatever the alias is.
 const NAMED_BY_FUNCTION: [&str; 3] = ["generate_series", "range", "unnest"];
@@ -90,6 +94,17 @@ impl Binder<'_> {
             side.names.adds(added);
         }
         side
+    }
+
+    /// `alias.name`: what the list calls by the name, also where a column has it. `None` for other names.
+    pub(super) fn by_alias(&self, names: &[Ident], level: &Level<'_>) -> Result<Option<Scalar>> {
+        let [front, name] = names else { return Ok(None) };
+        if front.quote_style.is_some() || !front.value.eq_ignore_ascii_case(ALIAS) {
+            return Ok(None);
+        }
+        let wanted = normalized(name);
+        let known = level.chain().find_map(|at| at.aliases.borrow().get(&wanted).cloned());
+        if known.is_some() { Ok(known) } else { self.listed(name, level) }
     }
 
     /// The column that DuckDB has by a name which nothing has here: `col0` of VALUES, `column0` of a file without a

@@ -38,6 +38,7 @@ mod duckdb;
 mod duckdb_types;
 mod expressions;
 mod fields;
+mod file_arguments;
 mod folds;
 mod framed;
 mod from;

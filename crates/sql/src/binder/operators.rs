@@ -13,6 +13,7 @@ use diligence_types::sql_type::{Category, RecordField};
 
 use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
+use super::fields::with_nulls_of;
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
 
@@ -178,6 +179,7 @@ impl Binder<'_> {
     pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
         let is_map = matches!(target.sql_type.base(), SqlType::Map(_));
         let scalar = if is_map && is_empty_map(&scalar) { empty_literal() } else { scalar };
+        let scalar = with_nulls_of(scalar, target.sql_type.base());
         let (from, to) = (scalar.sql_type(), &target.sql_type.uncollated());
         if let Some(held) = with_dimensions(to, &from) {
             let count = dimensions(&held);
@@ -389,9 +391,21 @@ impl Binder<'_> {
                 self.compare_rows(comparison, left, right)
             }
             (left, right) => {
+                if let Some(value) = beside_null(&left, &right) {
+                    let is_null = Scalar::IsNull(Box::new(self.typed(value.clone())?));
+                    return Ok(match comparison {
+                        Comparison::IsNotDistinctFrom => is_null,
+                        Comparison::IsDistinctFrom => is_null.negate(),
+                        _ => Scalar::Constant(Constant::null(SqlType::Boolean)),
+                    });
+                }
                 if let (SqlType::Record(left), SqlType::Record(right)) = (left.sql_type(), right.sql_type()) {
                     refuse_dissimilar(&left, &right)?;
                 }
+                let (left, right) = match (left.sql_type(), right.sql_type()) {
+                    (SqlType::Map(own), SqlType::Map(other)) if own != other => self.maps_in_common(left, right)?,
+                    _ => (left, right),
+                };
                 let left = self.beside_type(left, &right.sql_type())?;
                 let right = self.beside_type(right, &left.sql_type())?;
                 // IS DISTINCT FROM has the types of `=`.
@@ -405,9 +419,9 @@ impl Binder<'_> {
                 self.collated_call(&mut call, &derived)?;
                 derived.decided(COMPARISON)?;
                 let same = call.arguments.len() >= 2 && call.arguments[0].is_same(&call.arguments[1]);
-                // Arrays have an operator of their own, which knows the collation.
-                let has_key =
-                    same && functions::order_key(&call.arguments[0]).is_some() && call.arguments[0].element().is_none();
+                // Arrays have an operator of their own, which knows the collation, and maps one.
+                let is_nested = matches!(call.arguments.first(), Some(SqlType::Array(_) | SqlType::Map(_)));
+                let has_key = same && !is_nested && functions::order_key(&call.arguments[0]).is_some();
                 let is_special =
                     matches!(&call.overload.body, Body::Special(special) if comparison_of(*special).is_some());
                 if has_key || is_special {
@@ -421,6 +435,13 @@ impl Binder<'_> {
                 self.compare_nulls(comparison, call, left, right)
             }
         }
+    }
+
+    /// Two maps of one type. Fails with 42804 if their keys or values have none in common.
+    fn maps_in_common(&self, left: Scalar, right: Scalar) -> Result<(Scalar, Scalar)> {
+        let (sides, _) = self.in_common(vec![left, right], "comparison")?;
+        let mut sides = sides.into_iter();
+        sides.next().zip(sides.next()).ok_or_else(|| Error::bug("a comparison of other than two values"))
     }
 
     /// IS [NOT] DISTINCT FROM by a function that is `=`.
@@ -570,6 +591,17 @@ impl Binder<'_> {
         let list = list.into_iter().map(|element| self.equality_key(self.cast(element, &common, Way::Implicit)?));
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
+}
+
+/// The struct or the map that is compared with a NULL that has no type.
+fn beside_null<'s>(left: &'s Scalar, right: &'s Scalar) -> Option<&'s Scalar> {
+    let is_nothing = |side: &Scalar| matches!(side, Scalar::Constant(constant) if constant.is_null() && constant.sql_type == SqlType::Unknown);
+    let value = match (is_nothing(left), is_nothing(right)) {
+        (true, false) => right,
+        (false, true) => left,
+        _ => return None,
+    };
+    Some(value).filter(|value| matches!(value.sql_type(), SqlType::Record(_) | SqlType::Map(_)))
 }
 
 /// Whether values of a type are equal or not.

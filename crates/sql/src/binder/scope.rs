@@ -658,9 +658,14 @@ impl Binder<'_> {
 
     /// What the list calls by a name that nothing else has.
     fn of_list(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
-        if !matches!(level.clause.get(), Clause::Where | Clause::Select) {
-            return Ok(None);
+        match level.clause.get() {
+            Clause::Where | Clause::Select => self.listed(name, level),
+            _ => Ok(None),
         }
+    }
+
+    /// What the list calls by a name; `None` for a name that stands for itself.
+    pub(super) fn listed(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
         let wanted = normalized(name);
         let found = level.list.iter().find_map(|item| match item {
             SelectItem::ExprWithAlias { expr, alias } if normalized(alias) == wanted => Some(expr),
@@ -798,6 +803,9 @@ impl Binder<'_> {
         {
             return self.fields(scalar, fields);
         }
+        if let Some(scalar) = self.by_alias(names, level)? {
+            return Ok(scalar);
+        }
         let table = &names[names.len().saturating_sub(2)];
         let is_there = |source: &Source| source.name.as_deref() == Some(&normalized(table));
         if level.chain().flat_map(|at| &at.names.sources).any(|source| source.is_out_of_reach.get() && is_there(source))
@@ -858,13 +866,14 @@ impl Binder<'_> {
         }
     }
 
-    /// Whether names are a column's, or those of a field of one.
+    /// Whether names are a column's, or those of a field of one: `column`, `table.column`, `table.column.field`.
     pub(super) fn is_column(&self, names: &[Ident], level: &Level<'_>) -> bool {
         let Some((first, more)) = names.split_first() else { return false };
         let wanted = normalized(first);
         let mut found = level.chain().flat_map(|at| [true, false].map(|exact| at.names.find(&wanted, exact)));
         found.any(|found| !found.is_nothing())
             || !more.is_empty() && matches!(self.column_of_names(names, level), Ok(Some(_)))
+            || more.len() > 1 && matches!(self.column_of_names(&names[..2], level), Ok(Some(_)))
     }
 }
 

@@ -104,9 +104,12 @@ impl Binder<'_> {
     fn meant(&self, call: &Expr, level: &Level<'_>) -> Result<Vec<Chosen>> {
         let Expr::Function(function) = call else { return Err(Error::bug("COLUMNS is a call")) };
         if let [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)), pattern @ ..] = written(function) {
-            let pattern = match pattern {
-                [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => value.value.clone().into_string(),
-                _ => None,
+            let (pattern, options) = match pattern {
+                [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => {
+                    (value.value.clone().into_string(), None)
+                }
+                [FunctionArg::Unnamed(FunctionArgExpr::WildcardWithOptions(options))] => (None, Some(options)),
+                _ => (None, None),
             };
             let names = table.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
             let source = level
@@ -117,6 +120,19 @@ impl Binder<'_> {
                 let parts = names.iter().cloned().chain([Ident::with_quote('"', name)]);
                 (name.clone(), Expr::CompoundIdentifier(parts.collect()))
             };
+            // `t.* EXCLUDE (a)`
+            if let Some(options) = options {
+                let own = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+                let chosen = starred(options, &own)?.into_iter().map(|(name, column)| match column {
+                    Expr::Identifier(own) => (name, of_table(&own.value).1),
+                    other => (name, other),
+                });
+                let chosen = chosen.collect::<Vec<_>>();
+                return match chosen.is_empty() {
+                    true => Err(Error::input(format!("no column of '{table}' is left")).with_code("42703")),
+                    false => Ok(chosen),
+                };
+            }
             let mut chosen = Vec::new();
             for column in &source.columns {
                 // `t.* LIKE 'p'`

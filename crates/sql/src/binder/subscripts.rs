@@ -26,19 +26,28 @@ const SLICE_WITHIN: &str = "array part within";
 /// A method as the call that it is, of a function that a statement made or that stands for others: what is before the
 /// point is the first argument as it is written.
 fn written_method(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
-    let (AccessExpr::Dot(Expr::Function(function)), before) = chain.split_last()? else { return None };
-    let name = bare_name(function);
-    if function.over.is_some() || has_function(&name) || !aggregates(&name).is_empty() {
-        return None;
-    }
-    let value = match before {
-        [] => root.clone(),
-        _ => Expr::CompoundFieldAccess { root: Box::new(root.clone()), access_chain: before.to_vec() },
+    let is_written = |access: &AccessExpr| match access {
+        AccessExpr::Dot(Expr::Function(function)) => {
+            let name = bare_name(function);
+            function.over.is_none() && !has_function(&name) && aggregates(&name).is_empty()
+        }
+        _ => false,
     };
+    called(root, chain, chain.iter().position(is_written)?)
+}
+
+/// A value with the method at a place of what is behind it as a call.
+fn called(root: &Expr, chain: &[AccessExpr], at: usize) -> Option<Expr> {
+    let AccessExpr::Dot(Expr::Function(function)) = &chain[at] else { return None };
+    let object = |root: Expr, chain: &[AccessExpr]| match chain {
+        [] => root,
+        chain => Expr::CompoundFieldAccess { root: Box::new(root), access_chain: chain.to_vec() },
+    };
+    let first = FunctionArg::Unnamed(FunctionArgExpr::Expr(object(root.clone(), &chain[..at])));
     let mut call = function.clone();
     let FunctionArguments::List(list) = &mut call.args else { return None };
-    list.args.insert(0, FunctionArg::Unnamed(FunctionArgExpr::Expr(value)));
-    Some(Expr::Function(call))
+    list.args.insert(0, first);
+    Some(object(Expr::Function(call), &chain[at + 1..]))
 }
 
 impl Binder<'_> {
@@ -196,7 +205,8 @@ impl Binder<'_> {
         }
     }
 
-    fn subscript(&self, scalar: Scalar, index: Scalar) -> Result<Scalar> {
+    /// `value[index]`. Fails with 42804 if a value of the type has no parts.
+    pub(super) fn subscript(&self, scalar: Scalar, index: Scalar) -> Result<Scalar> {
         match scalar.sql_type() {
             SqlType::Record(_) => match &index {
                 Scalar::Constant(constant) => match constant.value.try_as_str() {
@@ -261,15 +271,5 @@ fn list_method(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
         }
         _ => false,
     };
-    let at = chain.iter().position(is_of_list)?;
-    let AccessExpr::Dot(Expr::Function(function)) = &chain[at] else { return None };
-    let object = |root: Expr, chain: &[AccessExpr]| match chain {
-        [] => root,
-        chain => Expr::CompoundFieldAccess { root: Box::new(root), access_chain: chain.to_vec() },
-    };
-    let first = FunctionArg::Unnamed(FunctionArgExpr::Expr(object(root.clone(), &chain[..at])));
-    let mut call = function.clone();
-    let FunctionArguments::List(list) = &mut call.args else { return None };
-    list.args.insert(0, first);
-    Some(object(Expr::Function(call), &chain[at + 1..]))
+    called(root, chain, chain.iter().position(is_of_list)?)
 }

@@ -321,6 +321,25 @@ fn trim(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     columns.result(picked(call, &[rows.list.values().as_ref()], cuts)?)
 }
 
+/// DuckDB's `repeat(list, times)`: the elements so many times over. Fails with 54000 if these are too many.
+fn repeat(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let arrays = columns.arrays();
+    let (rows, times) = (Rows::of(&arrays[0])?, integers(&arrays[1])?);
+    let mut left = ELEMENTS_MAX / 8;
+    let repeated = |row: usize| {
+        let Some((range, times)) = rows.range(row).zip(times(row)) else { return Ok(None) };
+        let times = usize::try_from(times).unwrap_or(0);
+        left -= times as i128 * range.len() as i128;
+        if left < 0 {
+            return Err(value_error("array size exceeds the maximum allowed", "54000"));
+        }
+        Ok(Some(std::iter::repeat_n(range, times).flatten().map(|place| (0, place)).collect()))
+    };
+    let lists = (0..columns.rows()).map(repeated).collect::<Result<_>>()?;
+    columns.result(picked(call, &[rows.list.values().as_ref()], lists)?)
+}
+
 fn fill(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
     let arrays = columns.arrays();
@@ -397,6 +416,7 @@ fn built(catalog: &mut Catalog) {
         kernel!(|a: &str, place: i64| text_element(a, place)),
     );
     catalog.add("array_get(anyarray, integer) -> anyelement", Body::Kernel(get));
+    catalog.add("duckdb repeat(anyarray, integer) -> anyarray", Body::Kernel(repeat));
     catalog.add("trim_array(anyarray, integer) -> anyarray", Body::Kernel(trim));
     catalog.add("array_fill(anyelement, integer[]) -> anyarray", Body::Kernel(fill)).lenient();
     catalog

@@ -1,14 +1,15 @@
 //! Comparisons, and the order that sorting, grouping and joining see.
 //!
 //! Most types are compared by the engine's own kernels ([`Special`]). The others have a kernel here: intervals count by
-//! their length, `char(n)` without blanks at the end, arrays element by element, records field by field.
+//! their length, `char(n)` without blanks at the end, arrays element by element, maps entry by entry,
+//! records field by field.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, make_comparator};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, MapArray, make_comparator};
 use arrow::compute::{SortOptions, interleave};
-use arrow::datatypes::{IntervalMonthDayNano, IntervalMonthDayNanoType};
+use arrow::datatypes::{Field, IntervalMonthDayNano, IntervalMonthDayNanoType};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
@@ -19,6 +20,7 @@ use super::{Body, Call, Special, collated};
 use crate::SqlType;
 use crate::network_type::NetworkKind;
 use crate::search::{Query, SearchKind, Vector};
+use crate::sql_type::RecordField;
 use crate::text::networks::Address;
 use crate::text::{Multirange, Range, ZonedTime};
 
@@ -62,7 +64,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         catalog.add(signature(sign, "real", "double precision"), Body::Special(special));
         catalog.add(signature(sign, "double precision", "real"), Body::Special(special));
         let compares = kernel_of(special);
-        for name in ["interval", "bpchar", "jsonb", "anyenum", "anyarray", "anyrecord"] {
+        for name in ["interval", "bpchar", "jsonb", "anyenum", "anyarray", "anyrecord", "anymap"] {
             catalog.add(signature(sign, name, name), compares.clone());
         }
     }
@@ -135,6 +137,17 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
                 first.unwrap_or_else(|| a.len().cmp(&b.len()))
             })
         }
+        SqlType::Map(pair) => {
+            let (a, b) = (left.as_map_opt(), right.as_map_opt());
+            let (a, b) = a.zip(b).ok_or_else(|| Error::bug("no maps to compare"))?;
+            let list = |map: &MapArray| -> Result<ArrayRef> {
+                let item = Field::new(Field::LIST_FIELD_DEFAULT_NAME, map.entries().data_type().clone(), true);
+                let entries = Arc::new(map.entries().clone());
+                let list = ListArray::try_new(Arc::new(item), map.offsets().clone(), entries, map.nulls().cloned());
+                Ok(Arc::new(list.map_err(|error| Error::bug(error.to_string()))?))
+            };
+            comparer(&entries_type(pair), &list(a)?, &list(b)?)?
+        }
         SqlType::Record(fields) => {
             let (a, b) = (left.as_struct_opt(), right.as_struct_opt());
             let (a, b) = a.zip(b).ok_or_else(|| Error::bug("no records to compare"))?;
@@ -153,6 +166,12 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         (false, false) => values(i, j),
         (left, right) => left.cmp(&right),
     }))
+}
+
+/// The type of the list of a map's entries, by which maps compare.
+pub(super) fn entries_type((key, value): &(SqlType, SqlType)) -> SqlType {
+    let field = |name: &str, sql_type: &SqlType| RecordField { name: name.to_owned(), sql_type: sql_type.clone() };
+    SqlType::array_of(SqlType::Record(vec![field("key", key), field("value", value)].into()))
 }
 
 /// Compares texts by the keys that they have. Fails if one has none.

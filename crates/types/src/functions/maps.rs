@@ -12,11 +12,10 @@ use diligence_base::{Error, Result};
 
 use super::catalog::Catalog;
 use super::columns::{Columns, lists, too_large};
-use super::comparisons::comparer;
+use super::comparisons::{comparer, entries_type};
 use super::errors::value_error;
 use super::{Body, Call};
 use crate::SqlType;
-use crate::sql_type::RecordField;
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -32,11 +31,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog
         .add("map_values(anymap) -> text", Body::Kernel(values))
         .gives(|types, _| Ok(SqlType::array_of(entry(types)?.1.clone())));
-    catalog.add("map_entries(anymap) -> text", Body::Kernel(entries)).gives(|types, _| {
-        let (key, value) = entry(types)?;
-        let field = |name: &str, sql_type: &SqlType| RecordField { name: name.to_owned(), sql_type: sql_type.clone() };
-        Ok(SqlType::array_of(SqlType::Record(vec![field("key", key), field("value", value)].into())))
-    });
+    catalog.add("map_entries(anymap) -> text", Body::Kernel(entries)).gives(|types, _| Ok(entries_type(entry(types)?)));
     for signature in ["map_extract(anymap, any) -> text", "element_at(anymap, any) -> text"] {
         catalog
             .add(signature, Body::Kernel(extracted))

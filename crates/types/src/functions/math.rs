@@ -13,6 +13,7 @@ use super::errors::{float_overflow, out_of_range, value_error};
 pub(super) fn declare(catalog: &mut Catalog) {
     rounding(catalog);
     powers(catalog);
+    gammas(catalog);
     angles(catalog);
     integers(catalog);
 }
@@ -107,6 +108,28 @@ fn power(base: f64, exponent: f64) -> Result<f64> {
         true => Err(value_error("value out of range: underflow", "22003")),
         false => finite(value, &[base, exponent]),
     }
+}
+
+/// Whether the gamma function has a pole there: at zero, and at whole numbers below it.
+fn is_pole(value: f64) -> bool {
+    value <= 0.0 && value == value.floor()
+}
+
+fn gammas(catalog: &mut Catalog) {
+    catalog.add(
+        "gamma(double precision) -> double precision",
+        kernel!(try |a: f64| match is_pole(a) {
+            true => Err(float_overflow()),
+            false => not_underflown(libm::tgamma(a), &[a]),
+        }),
+    );
+    catalog.add(
+        "lgamma(double precision) -> double precision",
+        kernel!(try |a: f64| match a.is_finite() && is_pole(a) {
+            true => Err(float_overflow()),
+            false => finite(libm::lgamma(a), &[a]),
+        }),
+    );
 }
 
 fn powers(catalog: &mut Catalog) {

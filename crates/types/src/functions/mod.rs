@@ -30,6 +30,7 @@ mod enums;
 mod errors;
 mod foreign;
 mod formatting;
+mod graphemes;
 mod hashes;
 mod intervals;
 mod json;

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType};
 use diligence_base::{Error, Result};
 
 use super::collated;
-use super::comparisons::{length, search_key};
+use super::comparisons::{entries_type, length, search_key};
 use super::register::scalars;
 use super::{Argument, Overload, ScalarCall};
 use crate::SqlType;
@@ -16,8 +16,8 @@ use crate::search::SearchKind;
 use crate::text::json;
 
 /// The function whose result sorts, groups and joins as values of the type do: intervals as their length, `char(n)`
-/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels, texts as their collation
-/// has them. `None` where the type's own values do.
+/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels, maps as lists of entries,
+/// texts as their collation has them. `None` where the type's own values do.
 pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
     let (name, returns) = match sql_type {
         SqlType::Interval => ("interval_order_key", SqlType::decimal(38, 0)),
@@ -29,6 +29,8 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
         SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
         SqlType::Search(SearchKind::Vector | SearchKind::Query) => ("search_order_key", SqlType::Bytea),
+        // Maps compare as lists of their entries.
+        SqlType::Map(pair) => ("map_entries", entries_type(pair)),
         SqlType::Collated(one) if one.collation.is_by_bytes() => return order_key(&one.base),
         SqlType::Collated(_) => ("collation_order_key", SqlType::Bytea),
         SqlType::Array(_) if sql_type.collation().is_some_and(|collation| !collation.is_by_bytes()) => {

@@ -71,13 +71,15 @@ enum Piece<'p> {
     Place(usize, Shown),
 }
 
-/// How a value is shown: `[[fill]align][+][0][width][between][.precision][between][type]`, with `,`, `_`, `'` or `t`
+/// How a value is shown: `[[fill]align][+][#][0][width][between][.precision][between][type]`, with `,`, `_`, `'` or `t`
 /// and a character between groups of digits.
 #[derive(Debug, Default, PartialEq)]
 struct Shown {
     fill: Option<char>,
     align: Option<char>,
     plus: bool,
+    /// Whether a number of another base has its prefix.
+    prefixed: bool,
     zeros: bool,
     width: usize,
     precision: Option<usize>,
@@ -97,6 +99,7 @@ impl Shown {
             shown.align = rest.next_if(is_align);
         }
         shown.plus = rest.next_if_eq(&'+').is_some();
+        shown.prefixed = rest.next_if_eq(&'#').is_some();
         shown.zeros = rest.next_if_eq(&'0').is_some();
         let number = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
             let digits = std::iter::from_fn(|| rest.next_if(char::is_ascii_digit)).collect::<String>();
@@ -132,6 +135,16 @@ impl Shown {
         if let Some(by) = self.between {
             shown = in_groups(&shown, by);
         }
+        let prefix = match kind.filter(|_| self.prefixed) {
+            Some('x') => "0x",
+            Some('X') => "0X",
+            Some('b') => "0b",
+            Some('o') => "0",
+            _ => "",
+        };
+        if !prefix.is_empty() {
+            shown.insert_str(usize::from(shown.starts_with(['-', '+'])), prefix);
+        }
         let missing = self.width.saturating_sub(shown.chars().count());
         if self.zeros && self.align.is_none() && is_number {
             let (sign, digits) = shown.split_at(usize::from(shown.starts_with(['-', '+'])));
@@ -147,9 +160,16 @@ impl Shown {
     }
 }
 
-/// The parts of a pattern that has places in braces and no `%`; `None` for any other, which is PostgreSQL's.
+/// Whether a pattern has a specifier of PostgreSQL's `format`: `%s`, `%2$-10I`, `%*L` or `%%`.
+fn has_specifier(pattern: &str) -> bool {
+    let is_between = |letter: char| letter.is_ascii_digit() || matches!(letter, '$' | '-' | '*');
+    let begins = |behind: &str| behind.trim_start_matches(is_between).starts_with(['s', 'I', 'L']);
+    pattern.contains("%%") || pattern.split('%').skip(1).any(begins)
+}
+
+/// The parts of a pattern that has places in braces and no specifier of PostgreSQL's; `None` for any other.
 fn pieces(pattern: &str) -> Option<Vec<Piece<'_>>> {
-    if pattern.contains('%') || !pattern.contains('{') {
+    if !pattern.contains('{') || has_specifier(pattern) {
         return None;
     }
     let (mut pieces, mut rest, mut next, mut places) = (Vec::new(), pattern, 0, 0);
@@ -232,6 +252,8 @@ mod tests {
             ),
             ("{:_} {:t.} {:,.2f}", &["1234567", "1234567", "1234567.891"], "1_234_567 1.234.567 1,234,567.89"),
             ("{:+d} {:.3}", &["5", "abcdef"], "+5 abc"),
+            ("{:#x} {:#X} {:#b} {:#o}", &["255", "255", "5", "8"], "0xff 0XFF 0b101 010"),
+            ("{}% {:.1f}% of {}", &["5", "12.34", "x"], "5% 12.3% of x"),
         ] {
             assert_eq!(printed(pattern, values).as_deref(), Some(wanted), "{pattern}");
         }
@@ -239,7 +261,7 @@ mod tests {
 
     #[test]
     fn other_patterns_are_those_of_postgres() {
-        for pattern in ["{} %s", "plain", "{\"a\": 1}", "{", "}", "{:q}", "{{}}"] {
+        for pattern in ["{} %s", "{}%%", "{} %2$-5I", "plain", "{\"a\": 1}", "{", "}", "{:q}", "{{}}"] {
             assert_eq!(printed(pattern, &["1"]), None, "{pattern}");
         }
         assert!(braced("{} {}", 1, |_| Some(("a", false))).unwrap().is_err());

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use super::catalog::{Catalog, DUCKDB};
 use super::{
     AggregateOverload, Overload, arithmetic, arrays, bins, bits, bytes, collated, comparisons, date_units, datetime,
-    digests, dimensions, domains, duckdb, enums, foreign, formatting, hashes, intervals, json, lists, maps, math,
-    more_texts, multiranges, networks, numeric, others, patterns, ranges, strftime, strings, text_search, zoned_times,
+    digests, dimensions, domains, duckdb, enums, foreign, formatting, graphemes, hashes, intervals, json, lists, maps,
+    math, more_texts, multiranges, networks, numeric, others, patterns, ranges, strftime, strings, text_search,
+    zoned_times,
 };
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
@@ -38,6 +39,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     zoned_times::declare(&mut catalog);
     text_search::declare(&mut catalog);
     others::declare(&mut catalog);
+    graphemes::declare(&mut catalog);
     hashes::declare(&mut catalog);
     digests::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);

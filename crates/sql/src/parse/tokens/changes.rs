@@ -93,7 +93,8 @@ impl Text<'_> {
             () if !is_insert && self.is(at + 2, "SET") && is_star(at + 3) => (BY_POSITION, at + 4),
             () => (BY_POSITION, at + 2),
         };
-        if !self.begins_merged(end) && !matches!(self.token(end), Token::SemiColon | Token::EOF) {
+        let ends = matches!(self.token(end), Token::SemiColon | Token::EOF | Token::RParen);
+        if !ends && !self.begins_merged(end) && !self.is(end, "RETURNING") {
             return;
         }
         let instead = match is_insert {

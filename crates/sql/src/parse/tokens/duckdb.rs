@@ -45,6 +45,42 @@ const LAMBDA_FUNCTIONS: [&str; 12] = [
     "reduce",
 ];
 
+/// Words behind which an operand begins.
+const BEFORE_OPERANDS: [&str; 29] = [
+    "SELECT",
+    "DISTINCT",
+    "ALL",
+    "FROM",
+    "WHERE",
+    "AND",
+    "OR",
+    "NOT",
+    "ON",
+    "USING",
+    "HAVING",
+    "QUALIFY",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "BETWEEN",
+    "BY",
+    "SET",
+    "IN",
+    "LIKE",
+    "ILIKE",
+    "ESCAPE",
+    "AS",
+    "RETURNING",
+    "VALUES",
+    "LIMIT",
+    "OFFSET",
+    "FILTER",
+];
+
+/// Functions whose arguments may have words between them. As methods they have none.
+const CALLED_WITH_WORDS: [&str; 4] = ["substring", "substr", "trim", "overlay"];
+
 /// What is open.
 #[derive(Default)]
 pub(super) struct Open {
@@ -108,6 +144,9 @@ impl Text<'_> {
                 self.star_like(at - 2, at);
             }
             Token::Mul if self.is(at + 1, "COLUMNS") && *self.token(at + 2) == Token::LParen => self.unpacked(at),
+            Token::Mul if self.is_any(at + 1, &["EXCLUDE", "REPLACE", "RENAME"]) => self.star_of_table(at, last.at),
+            // `x.substring(1, 2)`: a function whose own clauses the parser would read.
+            Token::Word(found) if self.is_plain_call(at) => self.replace(at, [quoted(&found.value.to_lowercase())]),
             Token::Word(found) => {
                 let is_named = *self.token(at + 1) == Token::Colon && self.begins_item(at, last);
                 if is_named {
@@ -121,6 +160,12 @@ impl Text<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Whether a method is called there in whose arguments the parser would read clauses.
+    fn is_plain_call(&self, at: usize) -> bool {
+        let is_method = at > 0 && *self.token(at - 1) == Token::Period && *self.token(at + 1) == Token::LParen;
+        is_method && self.is_any(at, &CALLED_WITH_WORDS)
     }
 
     /// `f(*COLUMNS(…))`: all of the columns are arguments.
@@ -160,7 +205,8 @@ impl Text<'_> {
     fn is_behind_operand(&self, at: usize) -> bool {
         at > 0
             && match self.token(at - 1) {
-                Token::Word(word) => word.keyword == Keyword::NoKeyword,
+                // Many names are words of some statement: `name GLOB 'a*'`.
+                Token::Word(word) => word.quote_style.is_some() || !self.is_any(at - 1, &BEFORE_OPERANDS),
                 token => {
                     matches!(token, Token::Number(..) | Token::RParen | Token::RBracket | Token::SingleQuotedString(_))
                 }
@@ -227,7 +273,10 @@ impl Text<'_> {
         let begins = at == open.at
             || is_inserted
             || at > 0 && open.at == at - 1 && *self.token(at - 1) == Token::LParen
-            || self.follows(at, &["UNION", "EXCEPT", "INTERSECT", "ALL", "AS"]);
+            || self.follows(at, &["UNION", "EXCEPT", "INTERSECT", "ALL", "AS"])
+            || self.is_explained(at)
+            || self.is_body_of_macro(at)
+            || self.is_behind_ctes(at, open);
         // A function's argument: `trim(FROM x)`.
         let is_argument = open.at > 0
             && open.at + 1 == at
@@ -420,11 +469,10 @@ impl Text<'_> {
             Keyword::STRUCT if *self.token(at + 1) == Token::LParen && open.at > 0 && self.is(open.at - 1, "MAP") => {
                 self.struct_type(at + 1);
             }
-            Keyword::UNPIVOT if begins || self.begins_query(at, open) || self.is_made(at, open) => {
-                self.unpivot_statement(at);
-            }
-            Keyword::PIVOT if begins || self.begins_query(at, open) || self.is_made(at, open) => {
-                self.pivot_statement(at);
+            Keyword::PIVOT | Keyword::UNPIVOT
+                if begins || self.begins_query(at, open) || self.is_made(at, open) || self.is_read(at) =>
+            {
+                if keyword == Keyword::PIVOT { self.pivot_statement(at) } else { self.unpivot_statement(at) }
             }
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             Keyword::ATTACH if begins => self.attach(at),
@@ -451,9 +499,44 @@ impl Text<'_> {
             }
     }
 
-    /// Whether the query of CREATE VIEW or CREATE TABLE begins at a place.
+    /// Whether the query of CREATE VIEW, CREATE TABLE or CREATE MACRO begins at a place.
     fn is_made(&self, at: usize, open: &Open) -> bool {
-        self.statement == Keyword::CREATE && self.follows(at, &["AS"]) && open.from.is_none() && !open.in_list
+        let is_made = self.follows(at, &["AS"]) || self.is_body_of_macro(at);
+        self.statement == Keyword::CREATE && is_made && open.from.is_none() && !open.in_list
+    }
+
+    /// Whether the query of `CREATE MACRO … AS TABLE` begins at a place.
+    fn is_body_of_macro(&self, at: usize) -> bool {
+        self.statement == Keyword::CREATE && at > 2 && self.is(at - 1, "TABLE") && self.is(at - 2, "AS")
+    }
+
+    /// Whether the query of EXPLAIN, DESCRIBE or INSERT begins at a place.
+    fn is_read(&self, at: usize) -> bool {
+        self.is_explained(at) || self.statement == Keyword::INSERT && self.ends_insert_target(at)
+    }
+
+    /// Whether what EXPLAIN or DESCRIBE is of begins at a place.
+    fn is_explained(&self, at: usize) -> bool {
+        if at <= self.begin || !self.is_any(self.begin, &["EXPLAIN", "DESCRIBE", "DESC"]) {
+            return false;
+        }
+        let mut first = self.begin + 1;
+        if *self.token(first) == Token::LParen {
+            first = self.closed.get(&first).map_or(first, |closed| closed + 1);
+        }
+        while self.is_any(first, &["ANALYZE", "ANALYSE", "VERBOSE"]) {
+            first += 1;
+        }
+        first == at
+    }
+
+    /// Whether the query begins at a place behind the last common table expression.
+    fn is_behind_ctes(&self, at: usize, open: &Open) -> bool {
+        if open.in_list || !self.begins_query(at, open) || *self.token(at - 1) != Token::RParen {
+            return false;
+        }
+        let opened = (open.at..at).rev().find(|opened| self.closed.get(opened) == Some(&(at - 1)));
+        opened.is_some_and(|opened| self.follows(opened, &["AS", "MATERIALIZED"]))
     }
 
     fn is_name(&self, at: usize) -> bool {

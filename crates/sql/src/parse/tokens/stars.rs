@@ -2,6 +2,7 @@
 //!
 //! * `* LIKE 'p'` and its kin: `"columns like"('p')`; `t.* LIKE 'p'`: `"columns like"(t.*, 'p')`; `* EXCLUDE (a) LIKE
 //!   'p'`: `"columns like"(* EXCLUDE (a), 'p')`;
+//! * `COLUMNS(t.* EXCLUDE (a))`: `COLUMNS(t.*, * EXCLUDE (a))`, and REPLACE and RENAME likewise;
 //! * `* REPLACE a + 1 AS a`: `* REPLACE (a + 1 AS a)`;
 //! * `ORDER BY *`: `ORDER BY ALL`, where stars are read (`duckdb`).
 
@@ -37,6 +38,14 @@ impl Text<'_> {
         self.drop(behind..pattern);
         let comma = (!is_whole).then_some(Token::Comma);
         self.replace(pattern, comma.into_iter().chain([text, Token::RParen]));
+    }
+
+    /// `COLUMNS(t.* EXCLUDE (a))`, of a star in parentheses that were opened there.
+    pub(super) fn star_of_table(&mut self, star: usize, opened: usize) {
+        let is_of_table = star == opened + 3 && *self.token(star - 1) == Token::Period;
+        if is_of_table && self.follows(opened, &["COLUMNS"]) {
+            self.insert(star + 1, [Token::Comma, Token::Mul]);
+        }
     }
 
     /// `* REPLACE a + 1 AS a`, without parentheses.

@@ -123,7 +123,8 @@ fn members(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue
     let columns = Columns::new(arguments, call);
     let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("members are a list")) };
     let DataType::Struct(fields) = item.data_type().clone() else { return Err(Error::bug("members are records")) };
-    let is_text = fields.get(1).is_some_and(|field| SqlType::of_field(field) == Some(SqlType::Text));
+    let of_value = fields.get(1).and_then(|field| SqlType::of_field(field));
+    let (is_text, takes_arrays) = (of_value == Some(SqlType::Text), of_value == Some(SqlType::Json));
     let texts = columns.arrays().first().and_then(|array| array.as_string_view_opt());
     let texts = texts.ok_or_else(|| Error::bug("JSON that is no text"))?;
     let (mut keys, mut values, mut ends, mut nulls) = (vec![], vec![], vec![0_i32], vec![]);
@@ -134,12 +135,18 @@ fn members(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue
         let part = JsonPart::new(text.unwrap_or("{}"));
         match part.kind() {
             JsonKind::Object => {}
+            JsonKind::Array if takes_arrays => {}
             JsonKind::Array => return Err(invalid_argument("cannot deconstruct an array as an object")),
             _ => return Err(invalid_argument("cannot deconstruct a scalar")),
         }
         for (key, value) in part.members() {
             keys.push(Some(key.unquoted()?));
             values.push(if is_text { value.shown()? } else { Some(value.text().into()) });
+        }
+        // Of an array, DuckDB's json_each gives the elements with their places.
+        for (place, value) in part.elements().enumerate() {
+            keys.push(Some(Cow::Owned(place.to_string())));
+            values.push(Some(value.text().into()));
         }
         ends.push(i32::try_from(keys.len()).map_err(|_| too_large())?);
     }

@@ -35,6 +35,10 @@ pub(super) fn declare(catalog: &mut Catalog) {
     for signature in ["json_tree(text, text?) -> text", "json_tree(json, text?) -> text"] {
         catalog.add(signature, Body::Kernel(tree)).gives(|_, _| Ok(SqlType::array_of(row_type())));
     }
+    // PostgreSQL has json_each of `json` alone, with two columns.
+    for signature in ["duckdb json_each(text, text?) -> text", "duckdb json_each(json, text) -> text"] {
+        catalog.add(signature, Body::Kernel(each)).gives(|_, _| Ok(SqlType::array_of(row_type())));
+    }
 }
 
 /// What values are alike. Objects and arrays nest as deep as their text, which is bounded.
@@ -208,6 +212,8 @@ struct Tree {
     texts: [Vec<Option<String>>; 6],
     ids: Vec<i64>,
     parents: Vec<Option<i64>>,
+    /// Whether the rows are only those in a value that is wanted, and not those in them: `json_each`.
+    is_flat: bool,
 }
 
 /// A value on the way down a tree.
@@ -233,10 +239,12 @@ impl Tree {
         if is_root {
             (key, parent, path) = (None, None, full.clone());
         }
-        let is_wanted = is_wanted || is_root;
-        if is_wanted {
+        let is_atom = !matches!(part.kind(), JsonKind::Array | JsonKind::Object);
+        if is_wanted || is_root && (!self.is_flat || is_atom) {
+            let parent = parent.filter(|_| !self.is_flat);
             self.row(part, key, (id, parent), (path, full.clone()));
         }
+        let is_wanted = is_root || is_wanted && !self.is_flat;
         for (name, part) in part.members() {
             let name = name.unquoted()?.into_owned();
             *next += 1;
@@ -283,6 +291,15 @@ impl Tree {
 /// The parts of each row's value, each with what it is in, before what is in it; with a path, those of the part that
 /// it leads to.
 fn tree(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    rows(arguments, call, false)
+}
+
+/// The same without what is in the parts; a value without parts is one itself.
+fn each(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    rows(arguments, call, true)
+}
+
+fn rows(arguments: &[ColumnarValue], call: &Call<'_>, is_flat: bool) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
     let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("a tree is a list")) };
     let DataType::Struct(fields) = item.data_type().clone() else { return Err(Error::bug("a tree has records")) };
@@ -291,7 +308,8 @@ fn tree(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
         let row = if texts.len() == 1 { 0 } else { row };
         texts.is_valid(row).then(|| texts.value(row).to_owned())
     };
-    let (mut tree, mut ends, mut valid) = (Tree::default(), vec![0_i32], vec![]);
+    let mut tree = Tree { is_flat, ..Tree::default() };
+    let (mut ends, mut valid) = (vec![0_i32], vec![]);
     for row in 0..columns.rows() {
         let json = text_at(0, row);
         let path = if arguments.len() > 1 { text_at(1, row) } else { Some("$".to_owned()) };

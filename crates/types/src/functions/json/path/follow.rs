@@ -15,12 +15,48 @@ use crate::text::json::{Json, unique, write_key};
 /// The SQLSTATE of a variable that is not there.
 pub(super) const UNKNOWN_VARIABLE: &str = "42704";
 
-/// The values to which a path leads. Fails with PostgreSQL's SQLSTATEs (22012, 22033, 22036, 22038, 22039, 2203A,
-/// 2203B, 2203C, 42704).
-pub(super) fn follow(path: &Path, root: &Json, variables: &[(String, Json)]) -> Result<Vec<Json>> {
+/// What following a path has found.
+pub(super) struct Found {
+    /// The values, up to the first error.
+    values: Vec<Json>,
+    /// The first error: one of PostgreSQL's SQLSTATEs 22012, 22033, 22036, 22038, 22039, 2203A, 2203B and 2203C.
+    error: Option<Error>,
+    is_strict: bool,
+}
+
+impl Found {
+    /// The values; if errors are silent, those up to the first one.
+    pub(super) fn values(self, is_silent: bool) -> Result<Vec<Json>> {
+        match self.error {
+            Some(error) if !is_silent => Err(error),
+            _ => Ok(self.values),
+        }
+    }
+
+    /// Whether there is a value. Lax paths are followed as far as the first one; unknown after a silent error.
+    pub(super) fn exists(self, is_silent: bool) -> Result<Option<bool>> {
+        match self.error {
+            _ if !self.is_strict && !self.values.is_empty() => Ok(Some(true)),
+            Some(error) if !is_silent => Err(error),
+            Some(_) => Ok(None),
+            None => Ok(Some(!self.values.is_empty())),
+        }
+    }
+}
+
+/// The values to which a path leads. Fails with 42704 if a variable is not there.
+pub(super) fn follow(path: &Path, root: &Json, variables: &[(String, Json)]) -> Result<Found> {
     check_variables(&path.node, variables)?;
     let follower = Follower { root, variables, is_lax: !path.is_strict };
-    follower.values(&path.node, &Place { current: root, last: None, is_lax: !path.is_strict })
+    let place = Place { current: root, last: None, is_lax: !path.is_strict };
+    let (values, error) = match &path.node {
+        Node::Steps(start, steps) => follower.steps(start, steps, &place),
+        node => match follower.values(node, &place) {
+            Ok(values) => (values, None),
+            Err(error) => (vec![], Some(error)),
+        },
+    };
+    Ok(Found { values, error, is_strict: path.is_strict })
 }
 
 struct Follower<'a> {
@@ -77,6 +113,31 @@ fn failed<T>(message: impl Into<String>, code: &'static str) -> Result<T> {
 }
 
 impl Follower<'_> {
+    /// The values behind all steps up to the first error, and the error: each value goes all of its way before the
+    /// next one does.
+    fn steps(&self, start: &Node, steps: &[PathStep], place: &Place<'_>) -> (Vec<Json>, Option<Error>) {
+        let mut place = *place;
+        let mut values = match self.values(start, &place) {
+            Ok(values) => values,
+            Err(error) => return (vec![], Some(error)),
+        };
+        let mut first = None;
+        for step in steps {
+            let mut next = Vec::new();
+            for value in &values {
+                if let Err(error) = self.step(step, value, &place, &mut next) {
+                    // What is behind this value comes after the error.
+                    first = Some(error);
+                    break;
+                }
+            }
+            values = next;
+            // Behind levels, some values have what others have not.
+            place.is_lax |= matches!(step, PathStep::Levels(..));
+        }
+        (values, first)
+    }
+
     fn values(&self, node: &Node, place: &Place<'_>) -> Result<Vec<Json>> {
         Ok(match node {
             Node::Root => vec![self.root.clone()],
@@ -87,20 +148,10 @@ impl Follower<'_> {
                 Some((_, value)) => vec![value.clone()],
                 None => return failed(format!("could not find jsonpath variable \"{name}\""), "42704"),
             },
-            Node::Steps(start, steps) => {
-                let mut place = *place;
-                let mut values = self.values(start, &place)?;
-                for step in steps {
-                    let mut next = Vec::new();
-                    for value in &values {
-                        self.step(step, value, &place, &mut next)?;
-                    }
-                    values = next;
-                    // Behind levels, some values have what others have not.
-                    place.is_lax |= matches!(step, PathStep::Levels(..));
-                }
-                values
-            }
+            Node::Steps(start, steps) => match self.steps(start, steps, place) {
+                (_, Some(error)) => return Err(error),
+                (values, None) => values,
+            },
             Node::Signed(is_negative, inner) => {
                 let signed = |value: Json| match (decimal_of(&value), is_negative) {
                     (None, _) => {

@@ -8,23 +8,21 @@ mod read;
 
 use diligence_base::{Error, Result};
 
-use self::follow::follow;
+use self::follow::{Found, follow};
 use self::read::{Path, read_path};
 use super::super::catalog::Catalog;
 use super::super::columns::{List, kernel};
 use super::super::errors::{invalid_argument, value_error};
 use crate::text::json::{Json, parse, write};
 
-/// The SQLSTATEs of errors that are never silent.
-const LOUD: [Option<&str>; 2] = [Some(read::NO_PATH), Some(follow::UNKNOWN_VARIABLE)];
-
 /// The path that was read last.
 #[derive(Default)]
 struct Paths(Option<(String, Path)>);
 
 impl Paths {
-    /// The values to which a path leads. Fails with 42601 if it is none, and where following it fails.
-    fn follow(&mut self, json: &str, path: &str, variables: Option<&str>) -> Result<Vec<Json>> {
+    /// The values to which a path leads. Fails with 42601 if it is none, and with 42704 for a variable that is not
+    /// there: no silence hides these.
+    fn follow(&mut self, json: &str, path: &str, variables: Option<&str>) -> Result<Found> {
         let known = self.0.as_ref().is_some_and(|(text, _)| text == path);
         if !known {
             self.0 = Some((path.to_owned(), read_path(path)?));
@@ -38,22 +36,8 @@ impl Paths {
             }
         };
         let root = parse(json)?;
-        self.0.as_ref().map_or(Ok(vec![]), |(_, path)| follow(path, &root, &variables))
-    }
-
-    /// Without errors of following it, if it is silent; `None` after one.
-    fn try_follow(
-        &mut self,
-        json: &str,
-        path: &str,
-        variables: Option<&str>,
-        is_silent: bool,
-    ) -> Result<Option<Vec<Json>>> {
-        match self.follow(json, path, variables) {
-            // What is no path, or has no such variable, is an error in any case.
-            Err(error) if is_silent && !LOUD.contains(&error.code()) => Ok(None),
-            values => values.map(Some),
-        }
+        let (_, path) = self.0.as_ref().ok_or_else(|| Error::bug("a path was read"))?;
+        follow(path, &root, &variables)
     }
 }
 
@@ -67,39 +51,38 @@ fn listed(values: &[Json]) -> List<String> {
     List(values.iter().map(text_of).collect())
 }
 
-/// The truth of a predicate's value.
-fn truth(values: &[Json]) -> Result<Option<bool>> {
+/// The truth of a predicate's value. Fails with 22038 if there is none, unless errors are silent.
+fn truth(values: &[Json], is_silent: bool) -> Result<Option<bool>> {
     match values {
         [Json::Boolean(value)] => Ok(Some(*value)),
         [Json::Null] => Ok(None),
+        _ if is_silent => Ok(None),
         _ => Err(value_error("single boolean result is expected", "22038")),
     }
 }
 
-/// A function of a value and a path, with variables, and with whether errors are silent, which makes them NULL.
+/// A function of a value and a path, with variables, and with whether errors are silent.
 macro_rules! of_path {
-    ($catalog:ident, $name:literal, $returns:literal, |$values:ident| $result:expr) => {
+    ($catalog:ident, $name:literal, $returns:literal, |$found:ident, $is_silent:ident| $result:expr) => {
         $catalog.add(
             concat!($name, "(jsonb, text) -> ", $returns),
             kernel!(with paths: Paths; |json: &str, path: &str| {
-                let $values = paths.follow(json, path, None)?;
+                let ($found, $is_silent) = (paths.follow(json, path, None)?, false);
                 $result
             }),
         );
         $catalog.add(
             concat!($name, "(jsonb, text, jsonb) -> ", $returns),
             kernel!(with paths: Paths; |json: &str, path: &str, variables: &str| {
-                let $values = paths.follow(json, path, Some(variables))?;
+                let ($found, $is_silent) = (paths.follow(json, path, Some(variables))?, false);
                 $result
             }),
         );
         $catalog.add(
             concat!($name, "(jsonb, text, jsonb, boolean) -> ", $returns),
             kernel!(with paths: Paths; |json: &str, path: &str, variables: &str, is_silent: bool| {
-                match paths.try_follow(json, path, Some(variables), is_silent)? {
-                    None => Ok(None),
-                    Some($values) => $result,
-                }
+                let ($found, $is_silent) = (paths.follow(json, path, Some(variables))?, is_silent);
+                $result
             }),
         );
     };
@@ -121,11 +104,19 @@ fn failed(failure: &str) -> Error {
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
-    of_path!(catalog, "jsonb_path_query", "jsonb[]", |values| Ok(Some(listed(&values))));
-    of_path!(catalog, "jsonb_path_query_array", "jsonb", |values| Ok(Some(text_of(&Json::Array(values)))));
-    of_path!(catalog, "jsonb_path_query_first", "jsonb", |values| Ok(values.first().map(text_of)));
-    of_path!(catalog, "jsonb_path_exists", "boolean", |values| Ok(Some(!values.is_empty())));
-    of_path!(catalog, "jsonb_path_match", "boolean", |values| truth(&values));
+    of_path!(catalog, "jsonb_path_query", "jsonb[]", |found, is_silent| {
+        found.values(is_silent).map(|values| Some(listed(&values)))
+    });
+    of_path!(catalog, "jsonb_path_query_array", "jsonb", |found, is_silent| {
+        found.values(is_silent).map(|values| Some(text_of(&Json::Array(values))))
+    });
+    of_path!(catalog, "jsonb_path_query_first", "jsonb", |found, is_silent| {
+        found.values(is_silent).map(|values| values.first().map(text_of))
+    });
+    of_path!(catalog, "jsonb_path_exists", "boolean", |found, is_silent| found.exists(is_silent));
+    of_path!(catalog, "jsonb_path_match", "boolean", |found, is_silent| {
+        found.values(is_silent).and_then(|values| truth(&values, is_silent))
+    });
     // What the clauses ERROR ON EMPTY and ERROR ON ERROR say, under a condition.
     catalog.add(
         "json_failure(boolean, text) -> text",
@@ -135,13 +126,13 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add(
         "@?(jsonb, text) -> boolean",
         kernel!(with paths: Paths; |json: &str, path: &str| {
-            Ok(paths.try_follow(json, path, None, true)?.map(|values| !values.is_empty()))
+            paths.follow(json, path, None)?.exists(true)
         }),
     );
     catalog.add(
         "@@(jsonb, text) -> boolean",
         kernel!(with paths: Paths; |json: &str, path: &str| {
-            Ok(paths.try_follow(json, path, None, true)?.and_then(|values| truth(&values).ok().flatten()))
+            paths.follow(json, path, None)?.values(true).and_then(|values| truth(&values, true))
         }),
     );
 }
