@@ -286,6 +286,17 @@ fn isolation(text: &str) -> Option<Isolation> {
     })
 }
 
+/// Fails with 0A000 if a request's body is compressed: it would be read as what it is not.
+fn refuse_encoded(headers: &HeaderMap) -> Result<()> {
+    let encoding =
+        headers.get(header::CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok()).unwrap_or_default();
+    if matches!(encoding.trim().to_ascii_lowercase().as_str(), "" | "identity") {
+        return Ok(());
+    }
+    let error = Error::unsupported(format!("a body with Content-Encoding '{encoding}' is not read")).with_code("0A000");
+    Err(error.with_hint("send it as it is; answers are compressed for clients that accept that"))
+}
+
 /// What a client accepts, if it says so.
 fn wanted_types(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::ACCEPT)?.to_str().ok()
@@ -319,8 +330,11 @@ async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> 
     if limit.is_zero() {
         return answer.await;
     }
-    let late =
-        |_| Error::new(ErrorKind::Cancelled, "the statement took longer than allowed").with_code(sqlstate::CANCELLED);
+    let late = |_| {
+        let error = Error::new(ErrorKind::Cancelled, "the statement took longer than allowed");
+        let error = error.with_code(sqlstate::CANCELLED);
+        error.with_hint("timeout_ms of the request, --statement-timeout and the time of the user's role limit it")
+    };
     tokio::time::timeout(limit, answer).await.map_err(late)?
 }
 
