@@ -49,6 +49,8 @@ pub mod plans;
 pub mod postgres;
 mod put_off;
 #[cfg(test)]
+mod python_results_tests;
+#[cfg(test)]
 mod python_tests;
 mod remembered;
 mod sender;

@@ -505,7 +505,8 @@ $$",
         assert_eq!(error(&session, "SELECT * FROM bad()").code(), Some(code), "{body}");
         session.execute("DROP FUNCTION bad").unwrap();
     }
-    assert_eq!(error(&session, "SELECT up_to(3)").code(), Some("0A000"), "rows stand in FROM");
+    assert_eq!(rows(&session, "SELECT up_to(3) + 1 ORDER BY 1"), ["1", "2", "3"], "rows may stand in the list as well");
+    assert_eq!(rows(&session, "SELECT x, up_to(x) FROM t WHERE x < 3 ORDER BY 1, 2"), ["1 0", "2 0", "2 1"]);
 }
 
 #[test]

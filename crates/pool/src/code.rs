@@ -42,6 +42,8 @@ pub enum Kind {
     Blobs = 12,
     /// Rows as values, which Python alone gives: texts, as SQL writes them.
     Row = 13,
+    /// Values of json and jsonb that Python gives: texts of JSON, also of dictionaries, lists and truth values.
+    Document = 14,
     /// Arrays, which WebAssembly alone takes: how many elements each has, and a column of all elements. The number is
     /// that of the elements' kind and [`LISTS_FROM`](Self::LISTS_FROM).
     BooleanList = 16,
@@ -99,9 +101,14 @@ impl Kind {
             Self::BigInt => DataType::Int64,
             Self::Real => DataType::Float32,
             Self::Double => DataType::Float64,
-            Self::Numeric | Self::Text | Self::Json | Self::Floats | Self::Numerics | Self::Blobs | Self::Row => {
-                DataType::Utf8View
-            }
+            Self::Numeric
+            | Self::Text
+            | Self::Json
+            | Self::Floats
+            | Self::Numerics
+            | Self::Blobs
+            | Self::Row
+            | Self::Document => DataType::Utf8View,
             Self::Bytes => DataType::BinaryView,
             Self::BooleanList
             | Self::SmallIntList
