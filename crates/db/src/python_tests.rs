@@ -253,9 +253,10 @@ fn what_a_function_returns_is_read_as_postgresql_reads_it() {
         ("text", "'a\\0b'", Err("22021")),
         ("text", "None", Ok("")),
     ] {
+        session.execute("DROP FUNCTION IF EXISTS f()").unwrap();
         make(
             &session,
-            &format!("CREATE OR REPLACE FUNCTION f() RETURNS {sql_type} LANGUAGE python AS $$return {python}$$"),
+            &format!("CREATE FUNCTION f() RETURNS {sql_type} LANGUAGE python AS $$return {python}$$"),
         );
         match expected {
             Ok(expected) => assert_eq!(rows(&session, "SELECT f()"), [expected], "{sql_type} {python}"),
@@ -870,9 +871,10 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("return pa.array([[\"a\\0\"]])", "text[]", Err("22021")),
         ("return 1.5", "bigint", Err("38000")),
     ] {
+        session.execute("DROP FUNCTION IF EXISTS f(bigint)").unwrap();
         make(
             &session,
-            &format!("CREATE OR REPLACE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"),
+            &format!("CREATE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"),
         );
         match expected {
             Ok(expected) => assert_eq!(rows(&session, "SELECT f(1)"), [expected], "{body}"),

@@ -469,6 +469,7 @@ impl Around<'_> {
                 let error = Error::input("cannot change routine kind").with_code("42809");
                 return Err(error.with_detail(format!("\"{called}\" is a {kind}.")));
             }
+            self.refuse_other_shape(&name, &definition)?;
         }
         Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
     }
