@@ -65,6 +65,8 @@ mod statement;
 pub mod status;
 mod system;
 #[cfg(test)]
+mod system_documents_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod wasm_tests;

@@ -869,7 +869,8 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("return pa.array([[70000]])", "smallint[]", Err("22003")),
         ("return pa.array([[\"7\"]])", "integer[]", Err("42804")),
         ("return pa.array([[\"a\\0\"]])", "text[]", Err("22021")),
-        ("return 1.5", "bigint", Err("38000")),
+        ("return 1.5", "bigint", Err("39000")),
+        ("return [1.5]", "bigint", Ok("2")),
     ] {
         session.execute("DROP FUNCTION IF EXISTS f(bigint)").unwrap();
         make(

@@ -300,11 +300,14 @@ class Function:
         if isinstance(out, pyarrow.Scalar):
             out = pyarrow.array([out.as_py()] * rows, out.type)
         elif not isinstance(out, (pyarrow.Array, pyarrow.ChunkedArray)):
+            if isinstance(out, (str, bytes, dict)) or not hasattr(out, "__iter__"):
+                hint = "return an array of pyarrow or a list, with a value for each row, or pa.scalar(value) for all rows"
+                raise Wrong(f"it returned {type(out).__name__}, which is no array", hint)
             out = pyarrow.array(out)
         if isinstance(out, pyarrow.ChunkedArray):
             out = out.combine_chunks()
         if len(out) != rows:
-            raise Wrong(f"it returned {len(out)} values for {rows} rows")
+            raise Wrong(f"it returned {len(out)} values for {rows} rows", "return a value for each row, in their order")
         sink = pyarrow.BufferOutputStream()
         made = pyarrow.record_batch([out], ["value"])
         with pyarrow.ipc.new_stream(sink, made.schema) as writer:

@@ -431,6 +431,16 @@ fn fits(found: &DataType, wanted: &DataType) -> bool {
     }
 }
 
+/// The type of numbers that may have a fraction.
+fn fraction_type(found: &DataType) -> Option<SqlType> {
+    match found {
+        DataType::Float32 => Some(SqlType::Real),
+        DataType::Float64 => Some(SqlType::Double),
+        DataType::Decimal128(precision, scale) => Some(SqlType::decimal(*precision, *scale)),
+        _ => None,
+    }
+}
+
 /// Whether texts, also in lists, have a byte that no text may have.
 fn has_zero_bytes(array: &ArrayRef) -> bool {
     match array.data_type() {
@@ -487,6 +497,13 @@ impl PoolFunction {
         if *found == wanted && !has_zero_bytes(&array) {
             return Ok(array);
         }
+        // SQL rounds what Arrow would cut off.
+        if wanted.is_integer()
+            && let Some(from) = fraction_type(found)
+        {
+            let options = CastOptions { zone: "UTC".to_owned(), is_explicit: true, is_try: false };
+            return cast_array(&array, &from, &self.returns, &options).map_err(|error| self.placed(error));
+        }
         if fits(found, &wanted) && can_cast_types(found, &wanted) {
             let options = ArrowCast { safe: false, ..ArrowCast::default() };
             let array = cast_with_options(&array, &wanted, &options);
@@ -501,6 +518,7 @@ impl PoolFunction {
             };
         }
         let message = format!("the function {} returned Arrow's {found} for type {}", self.name(), self.returns);
-        Err(Error::value(message).with_code("42804"))
+        let error = Error::value(message).with_code("42804");
+        Err(error.with_hint("cast it in the function, as in pc.cast(value, pa.string()), or declare another type"))
     }
 }
