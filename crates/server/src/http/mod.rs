@@ -153,10 +153,12 @@ async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: 
             Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(service.options().files)), parent }
         }
         Some(_) => {
-            let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
+            let Some((user, password)) = credentials(request.headers()) else {
+                return unauthorized("a user and a password are needed", request.headers());
+            };
             match service.log_in(&user, password, ("http", "")).await {
                 Ok(Some(role)) => Caller { user, role, parent },
-                Ok(None) => return unauthorized(),
+                Ok(None) => return unauthorized("the user's name or password is wrong", request.headers()),
                 Err(error) => return failure(&error),
             }
         }
@@ -217,8 +219,14 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     basic_credentials(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
 }
 
-fn unauthorized() -> Response {
-    let error = Error::input("a user and a password are needed").with_code("28P01");
+fn unauthorized(what: &str, headers: &HeaderMap) -> Response {
+    let error = Error::input(what).with_code("28P01");
+    // What is shown in another way is no password that is missing.
+    let is_other = headers.contains_key(header::AUTHORIZATION) && credentials(headers).is_none();
+    let error = match is_other {
+        true => error.with_hint("send them by the Basic scheme: Authorization: Basic …, as curl -u NAME:PASSWORD does"),
+        false => error,
+    };
     let mut response = (StatusCode::UNAUTHORIZED, axum::Json(error_json(&error))).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"diligence\""));
     response
