@@ -255,6 +255,8 @@ pub struct Code {
     number: u64,
     /// What a row has taken lately; 0 if nobody knows.
     row_ns: AtomicU64,
+    /// How many rows it has had.
+    rows: AtomicU64,
     /// The same function under less, as callers have called it who may have less. Those that were called last stand at
     /// the end.
     limited: Mutex<Vec<Arc<Code>>>,
@@ -269,7 +271,7 @@ const LIMITED_MAX: usize = 8;
 
 impl Code {
     pub(crate) fn new(spec: CodeSpec, number: u64) -> Self {
-        Self { spec, number, row_ns: AtomicU64::new(0), limited: Mutex::default() }
+        Self { spec, number, row_ns: AtomicU64::new(0), rows: AtomicU64::new(0), limited: Mutex::default() }
     }
 
     /// The function under these limits, which are no more than its own: `make` makes it if it is not known.
@@ -293,11 +295,16 @@ impl Code {
     }
 
     /// Rows that are sent at once: few enough that it notices soon when it is to stop, and many enough that the way
-    /// there and back does not count.
+    /// there and back does not count. The first comes alone: a function that asks another server may take long for
+    /// each, and its time is for the rows that it gets at once.
     pub(crate) fn rows_at_once(&self) -> usize {
+        let rows_max = match self.rows.load(Ordering::Relaxed) {
+            few if few < POOL_FIRST_ROWS as u64 => POOL_FIRST_ROWS,
+            _ => BATCH_ROWS_MAX,
+        };
         match self.row_ns.load(Ordering::Relaxed) {
-            0 => POOL_FIRST_ROWS,
-            row_ns => (POOL_FRAME_TIME.as_nanos() as u64 / row_ns).clamp(1, BATCH_ROWS_MAX as u64) as usize,
+            0 => 1,
+            row_ns => (POOL_FRAME_TIME.as_nanos() as u64 / row_ns).clamp(1, rows_max as u64) as usize,
         }
     }
 
@@ -311,6 +318,7 @@ impl Code {
     pub(crate) fn took(&self, rows: usize, time: Duration) {
         if rows > 0 {
             self.row_ns.store((time.as_nanos() as u64 / rows as u64).max(1), Ordering::Relaxed);
+            self.rows.fetch_add(rows as u64, Ordering::Relaxed);
         }
     }
 }
@@ -344,8 +352,10 @@ mod tests {
             steps: Steps::default(),
         };
         let code = Code::new(spec, 1);
-        assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);
+        assert_eq!(code.rows_at_once(), 1);
         assert!(!code.is_brief(1), "nobody knows");
+        code.took(1, Duration::from_micros(1));
+        assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS, "one row tells little");
         for (rows, time, expected) in [(1000, POOL_FRAME_TIME, 1000), (1, POOL_FRAME_TIME * 50, 1)] {
             code.took(rows, time);
             assert_eq!(code.rows_at_once(), expected);

@@ -432,3 +432,17 @@ fn functions_are_forgotten_by_least_recent_use() {
     assert_eq!(one(&pool, "return x + 0", &Nobody).unwrap(), 7);
     assert_eq!(pool.processes()[0].calls, calls + 3, "the oldest is loaded anew");
 }
+
+#[test]
+fn a_function_s_time_is_for_few_rows_where_each_takes_long() {
+    let Some(pool) = pool_with(|options| options.time = Duration::from_millis(900)) else { return };
+    let slow = code(&pool, &[("x", Kind::BigInt)], Kind::BigInt, "import time\ntime.sleep(0.06)\nreturn x");
+    // All of them together take longer than the function may.
+    let rows = 25;
+    let answers = pool.call(&slow, &numbers(0..rows), rows as usize, &Nobody).unwrap();
+    let values = answers.iter().map(|answer| match answer {
+        Answer::Values(values) => values.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(values.sum::<usize>(), rows as usize);
+}
