@@ -295,15 +295,16 @@ impl Code {
     }
 
     /// Rows that are sent at once: few enough that it notices soon when it is to stop, and many enough that the way
-    /// there and back does not count. The first comes alone: a function that asks another server may take long for
-    /// each, and its time is for the rows that it gets at once.
+    /// there and back does not count. Of a function in Python the first comes alone: one that asks another server may
+    /// take long for each, and its time is for the rows that it gets at once.
     pub(crate) fn rows_at_once(&self) -> usize {
         let rows_max = match self.rows.load(Ordering::Relaxed) {
             few if few < POOL_FIRST_ROWS as u64 => POOL_FIRST_ROWS,
             _ => BATCH_ROWS_MAX,
         };
         match self.row_ns.load(Ordering::Relaxed) {
-            0 => 1,
+            0 if matches!(self.spec.form, Form::Rows | Form::RowSets | Form::Groups) => 1,
+            0 => POOL_FIRST_ROWS,
             row_ns => (POOL_FRAME_TIME.as_nanos() as u64 / row_ns).clamp(1, rows_max as u64) as usize,
         }
     }
