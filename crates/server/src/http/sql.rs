@@ -103,7 +103,8 @@ async fn answer(
 async fn command(session: &Session, running: RunningStatement) -> Result<Response> {
     let (queue, printed) = (queue_header(running.passed()), running.printed());
     let done = running.finish().await?;
-    let said = [notices::taken(&printed), notices::taken(session.printed())].concat();
+    let mut said = [notices::taken(&printed), notices::taken(session.printed())].concat();
+    said.extend(notices::of_short_session(&done.tag));
     let mut answer = axum::Json(command_json(&done, &said)).into_response();
     answer.headers_mut().insert(QUEUE_HEADER, queue);
     Ok(answer)
