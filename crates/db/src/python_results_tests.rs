@@ -148,3 +148,35 @@ fn errors_say_what_the_function_says_of_them() {
     let lines = deep.detail().unwrap().lines().count();
     assert!(deep.message().starts_with("RecursionError") && lines < 30, "{lines} lines");
 }
+
+#[test]
+fn the_examples_of_the_docs_work() {
+    const PAGE: &str = include_str!("../../../docs/functions.md");
+    let Some(session) = session() else { return };
+    for needed in [
+        "CREATE TABLE titles AS SELECT * FROM (VALUES (1, 'Über den Wolken'), (2, 'b')) AS v(id, title)",
+        "CREATE TABLE measured (station text, degrees double precision)",
+        "INSERT INTO measured VALUES ('a', 1), ('a', 2), ('b', NULL)",
+        "CREATE ROLE analyst",
+    ] {
+        session.execute(needed).unwrap();
+    }
+    // Those of pyarrow and of modules need what may not be there.
+    let needs_more = |text: &str| ["python_arrow", "LANGUAGE wasm", "most("].iter().any(|other| text.contains(other));
+    let blocks = PAGE.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut done = 0;
+    for statement in blocks.flat_map(|block| Session::split(block).unwrap()) {
+        if needs_more(&statement) {
+            continue;
+        }
+        let ran = session.execute(&statement).and_then(|result| result.collect());
+        ran.unwrap_or_else(|error| panic!("docs/functions.md: {statement}: {error}"));
+        done += 1;
+    }
+    assert!(done > 15, "{done} statements");
+    assert_eq!(rows(&session, "SELECT slug('Über den Wolken')"), ["uber-den-wolken"]);
+    assert_eq!(
+        rows(&session, "SELECT id, word FROM titles, words(title) WHERE place = 1 ORDER BY 1"),
+        ["1 Über", "2 b"]
+    );
+}
