@@ -97,6 +97,9 @@ fn rows_may_be_those_of_a_type_or_of_a_table() {
     assert_eq!(rows(&session, "SELECT k, v FROM like_t()"), ["3 1.3"]);
     made(&session, "doubled(r t) RETURNS numeric", "return r['v'] * 2");
     assert_eq!(rows(&session, "SELECT doubled(t) = 5 FROM t"), ["true"]);
+    made(&session, "any_rows() RETURNS SETOF record", "return [(1, 'a')]");
+    assert_eq!(rows(&session, "SELECT a, b FROM any_rows() AS t(a integer, b text)"), ["1 a"]);
+    assert_eq!(error(&session, "SELECT any_rows()").code(), Some("0A000"));
     assert_eq!(
         error(&session, "CREATE FUNCTION f() RETURNS SETOF absent LANGUAGE python AS 'x'").code(),
         Some("42704")

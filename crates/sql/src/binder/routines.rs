@@ -70,6 +70,11 @@ impl Binder<'_> {
             let Body::Value(value) = definition.with_arguments(&arguments) else { return Err(in_from(&name)) };
             return self.deeper(|| self.scalar(&value, level)).map(Some);
         }
+        if definition.is_record {
+            let message = "function returning record called in context that cannot accept type record";
+            let error = Error::unsupported(message).with_code("0A000");
+            return Err(error.with_hint(format!("SELECT * FROM {name}(…) AS t(a integer, b text)")));
+        }
         if let Body::Program(program) = &definition.body {
             match program.form {
                 _ if definition.gives_rows => {
@@ -83,11 +88,6 @@ impl Binder<'_> {
         }
         if definition.is_procedure {
             return Err(is_procedure(&definition));
-        }
-        if definition.is_record {
-            let message = "function returning record called in context that cannot accept type record";
-            let error = Error::unsupported(message).with_code("0A000");
-            return Err(error.with_hint(format!("SELECT * FROM {name}(…) AS t(a integer, b text)")));
         }
         if let Body::Block(block) = &definition.body {
             let value = self.block(&definition, block, &arguments, level)?;
