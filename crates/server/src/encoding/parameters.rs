@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array, Int16Array,
+    Int32Array, Int64Array, IntervalMonthDayNanoArray, Time64MicrosecondArray, TimestampMicrosecondArray,
     new_null_array,
 };
 use arrow::array::{Decimal128Array, ListArray, StringViewArray};
