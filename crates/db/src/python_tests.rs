@@ -254,10 +254,7 @@ fn what_a_function_returns_is_read_as_postgresql_reads_it() {
         ("text", "None", Ok("")),
     ] {
         session.execute("DROP FUNCTION IF EXISTS f()").unwrap();
-        make(
-            &session,
-            &format!("CREATE FUNCTION f() RETURNS {sql_type} LANGUAGE python AS $$return {python}$$"),
-        );
+        make(&session, &format!("CREATE FUNCTION f() RETURNS {sql_type} LANGUAGE python AS $$return {python}$$"));
         match expected {
             Ok(expected) => assert_eq!(rows(&session, "SELECT f()"), [expected], "{sql_type} {python}"),
             Err(code) => {
@@ -873,10 +870,7 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("return [1.5]", "bigint", Ok("2")),
     ] {
         session.execute("DROP FUNCTION IF EXISTS f(bigint)").unwrap();
-        make(
-            &session,
-            &format!("CREATE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"),
-        );
+        make(&session, &format!("CREATE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"));
         match expected {
             Ok(expected) => assert_eq!(rows(&session, "SELECT f(1)"), [expected], "{body}"),
             Err(code) => {
