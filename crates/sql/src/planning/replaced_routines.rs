@@ -43,7 +43,7 @@ impl Around<'_> {
     }
 }
 
-/// What a function gives, as far as two are compared: whether any number of rows, the type, and the columns with theirs.
+/// What a function gives, as far as two are compared: whether any number of rows, the type, and the columns.
 fn gives(definition: &Definition) -> (bool, bool, bool, Option<String>, Vec<(&str, String)>) {
     let columns = definition.columns.iter().map(|(name, given)| (name.as_str(), type_name(given)));
     let returns = definition.returns.as_ref().map(type_name);
