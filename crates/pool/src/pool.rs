@@ -23,7 +23,7 @@ use crate::failures::{Limiter, last_lines, never_ready, nonsense, own_code, too_
 use crate::growth::Counts;
 use crate::info::{PoolNumbers, ProcessInfo, ProcessState};
 use crate::options::PoolOptions;
-use crate::process::{Failure, Process, Shown, ending_text};
+use crate::process::{Failure, Process, Shown, ending_hint, ending_text};
 use crate::standing::{Parting, Standby, Standing};
 use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
 
@@ -338,7 +338,11 @@ impl Lease<'_> {
             Failure::Died(status) if !was_ready => never_ready(self.shared.runtime, &ending_text(status)),
             Failure::Died(status) => {
                 let how = ending_text(status);
-                Error::value(format!("the process of the function {name} {how}")).with_code("38000")
+                let error = Error::value(format!("the process of the function {name} {how}")).with_code("38000");
+                match ending_hint(status, self.shared.runtime) {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                }
             }
             Failure::Malformed(Malformed(reason)) => nonsense(name, &reason),
             Failure::TooLarge(bytes) => too_large(name, bytes),

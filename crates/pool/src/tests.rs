@@ -185,6 +185,7 @@ fn a_process_that_dies_ends_its_call_alone() {
         let error = one(&pool, source, &Nobody).unwrap_err();
         assert!(error.message().contains(expected) && error.code() == Some("38000"), "{source}: {error}");
         assert_eq!(error.detail().is_some_and(|detail| detail.contains("so far")), source.contains("so far"));
+        assert_eq!(error.hint().is_none(), expected == "closed its connection", "{error:?}");
         assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
     }
     let [numbers, _] = pool.numbers();
