@@ -181,7 +181,14 @@ impl Endpoint {
 
 impl Parameter {
     fn value(&self, given: Option<&Given>) -> Result<ArrayRef> {
-        match (given, &self.default) {
+        // Forms of pages send what was left empty, too.
+        let is_left_out = |given: &&Given| {
+            self.default.is_some()
+                && self.kind != Kind::Text
+                && !self.is_list
+                && matches!(given, Given::Text(text) if text.trim().is_empty())
+        };
+        match (given.filter(|given| !is_left_out(given)), &self.default) {
             (None, None) => Err(wrong(format!("the parameter '{}' is missing", self.name))),
             (None, Some(text)) | (Some(Given::Text(text)), _) => self.of_text(text, &self.sql_type()),
             (Some(Given::Null), _) => Ok(new_null_array(&self.data_type(), 1)),
@@ -317,6 +324,7 @@ mod tests {
             ("", form, "", Some("x"), Some(false)),
             ("t=a%20b", form, "b=on", Some("a b"), Some(true)),
             ("b=yes", json, r#"{"t": "null"}"#, Some("null"), Some(true)),
+            ("t=&b=", form, "", Some(""), Some(false)),
             ("", json, r#"{"t": null, "b": null}"#, None, None),
             ("", json, r#"{"t": "é", "b": true}"#, Some("é"), Some(true)),
         ] {
