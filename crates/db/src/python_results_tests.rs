@@ -97,6 +97,9 @@ fn rows_may_be_those_of_a_type_or_of_a_table() {
     assert_eq!(rows(&session, "SELECT k, v FROM like_t()"), ["3 1.3"]);
     made(&session, "doubled(r t) RETURNS numeric", "return r['v'] * 2");
     assert_eq!(rows(&session, "SELECT doubled(t) = 5 FROM t"), ["true"]);
+    let side_by_side =
+        "SELECT x, name, f.n FROM ROWS FROM (points(2), generate_series(5, 7)) AS f(x, name, n) ORDER BY n";
+    assert_eq!(rows(&session, side_by_side), ["0 0 5", "1 1 6", "  7"]);
     made(&session, "any_rows() RETURNS SETOF record", "return [(1, 'a')]");
     assert_eq!(rows(&session, "SELECT a, b FROM any_rows() AS t(a integer, b text)"), ["1 a"]);
     assert_eq!(error(&session, "SELECT any_rows()").code(), Some("0A000"));

@@ -502,6 +502,9 @@ pub(crate) fn with_module(
         return Ok(None);
     };
     let Some(path) = text_of(body).filter(|text| is_wasm && programs::is_module_path(text)) else { return Ok(None) };
+    if path.trim().is_empty() {
+        return Err(no_body());
+    }
     let bytes = read(path.trim())?;
     let text = match bytes.starts_with(b"\0asm") {
         true => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),

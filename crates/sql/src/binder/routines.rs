@@ -10,8 +10,8 @@ use diligence_pool::Form;
 use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, ObjectName,
-    Query, TableAlias,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
+    ObjectName, Query, TableAlias,
 };
 
 use super::folds::is_fold;
@@ -323,6 +323,44 @@ impl Binder<'_> {
         }
         rows.relation = rows.relation.mapped(computed);
         Ok(Some(rows))
+    }
+
+    /// The rows of a function that a statement made as an array, as ROWS FROM takes them; of a value the array has one
+    /// element. `None` if there is no such function, or if its columns are only known where it is called.
+    pub(super) fn routine_array(&self, call: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let routines = self.context.routines(&call.name)?;
+        let Some(given) = call_of(written(call)).filter(|_| !routines.is_empty()) else { return Ok(None) };
+        let (definition, arguments) = self.routine_for(&bare_name(call), routines, &given, level)?;
+        if definition.is_macro || definition.is_record || definition.is_procedure {
+            return Ok(None);
+        }
+        let array = match &definition.body {
+            _ if !definition.gives_rows => {
+                let value = self.typed_scalar(&Expr::Function(call.clone()), level)?;
+                let sql_type = SqlType::array_of(value.sql_type());
+                return Ok(Some(Scalar::Array { elements: vec![value], sql_type }));
+            }
+            Body::Program(program) => self.program_array(&definition, program, &arguments, level)?,
+            Body::Block(block) => self.block(&definition, block, &arguments, level)?,
+            Body::Value(_) => return Ok(None),
+            Body::Rows(query) => {
+                let bound = arguments.iter().zip(&definition.parameters);
+                let bound = bound.map(|(argument, parameter)| self.typed_scalar(&parameter.cast(argument), level));
+                let bound = bound.collect::<Result<Vec<_>>>()?;
+                let nulls = bound.iter().map(|value| Scalar::IsNull(Box::new(value.clone())));
+                let is_null =
+                    (definition.is_strict && !bound.is_empty()).then(|| Scalar::any(nulls.collect::<Vec<_>>()));
+                let array = self.with_template(bound, || self.rows_value(&definition, query, level))?;
+                match is_null {
+                    Some(is_null) => {
+                        let sql_type = array.sql_type();
+                        Scalar::Case { arms: vec![(is_null.negate(), array)], otherwise: None, sql_type }
+                    }
+                    None => array,
+                }
+            }
+        };
+        Ok(Some(array))
     }
 
     /// What a function with a block gives, as rows.
