@@ -35,12 +35,12 @@ fn json_comes_back_as_it_is_in_python() {
     made(&session, "add(s jsonb, x integer) RETURNS jsonb IMMUTABLE", "import json\nreturn json.loads(s) + [x]");
     made(
         &session,
-        "both(a jsonb, b jsonb) RETURNS jsonb IMMUTABLE",
+        "united(a jsonb, b jsonb) RETURNS jsonb IMMUTABLE",
         "import json\nreturn json.loads(a) + json.loads(b)",
     );
     make(
         &session,
-        "CREATE AGGREGATE listed(integer) (SFUNC = add, STYPE = jsonb, COMBINEFUNC = both, INITCOND = '[]')",
+        "CREATE AGGREGATE listed(integer) (SFUNC = add, STYPE = jsonb, COMBINEFUNC = united, INITCOND = '[]')",
     );
     let sql = "SELECT jsonb_array_length(listed(x::integer)), listed(x::integer) FILTER (WHERE x = 7) FROM
                generate_series(1, 1000) AS g(x)";
