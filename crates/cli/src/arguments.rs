@@ -346,12 +346,12 @@ pub struct ServeArguments {
     /// Maximum number of rows that a statement may return [default: no limit]
     #[arg(long, value_name = "N")]
     pub result_rows_max: Option<u64>,
-    /// Time limit for statements in seconds; sessions can override it [default: no limit]
-    #[arg(long, value_name = "SECONDS")]
-    pub statement_timeout: Option<u64>,
-    /// Seconds to wait for running statements at shutdown [default: 30]
-    #[arg(long, value_name = "SECONDS")]
-    pub drain_time: Option<u64>,
+    /// Time limit for statements, in seconds or with a unit, such as 5min; sessions can override it [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = seconds_or_time)]
+    pub statement_timeout: Option<Duration>,
+    /// Time to wait for running statements at shutdown, in seconds or with a unit [default: 30]
+    #[arg(long, value_name = "TIME", value_parser = seconds_or_time)]
+    pub drain_time: Option<Duration>,
     /// Niceness of worker threads, from 0 to 19; above 0, network threads and other programs run first [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=19))]
     pub worker_nice: Option<u8>,
@@ -556,6 +556,15 @@ fn time(text: &str) -> Result<Duration, String> {
     time.map_err(|_| "expected a time such as 500ms, 1s or 1min".to_owned())
 }
 
+/// Parses a time with its unit, or in whole seconds.
+fn seconds_or_time(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let time = diligence_db::duration::duration(text.trim());
+    time.map_err(|_| "expected whole seconds, or a time such as 500ms, 30s or 5min".to_owned())
+}
+
 /// Parses a time from a tenth of a second to an hour.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
@@ -618,6 +627,9 @@ mod tests {
         assert_eq!(time("1s"), Ok(Duration::from_secs(1)));
         assert_eq!(time("0"), Ok(Duration::ZERO));
         assert!(time("250").is_err() && time("soon").is_err());
+        assert_eq!(seconds_or_time("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(seconds_or_time("5min"), Ok(Duration::from_secs(300)));
+        assert!(seconds_or_time("soon").is_err() && seconds_or_time("-1").is_err());
     }
 
     #[test]

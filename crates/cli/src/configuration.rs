@@ -129,11 +129,16 @@ fn arguments_of(table: &Table, serve: &Definition, given: Option<&ArgMatches>) -
 }
 
 fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
+    /// How much alike two names are, of 1, if one may be meant by the other.
+    const ALIKE: f64 = 0.8;
     let plain = key.replace('_', "-").to_lowercase();
-    let nearest = names.max_by(|a, b| strsim::jaro_winkler(a, &plain).total_cmp(&strsim::jaro_winkler(b, &plain)));
-    match nearest {
-        Some(name) => format!("there is no option '{key}'; the nearest is '{name}'"),
-        None => format!("there is no option '{key}'"),
+    if NOT_IN_FILE.contains(&plain.as_str()) {
+        return format!("there is no option '{key}' in the file: it is for the command line");
+    }
+    let alike = names.map(|name| (strsim::jaro_winkler(name, &plain), name));
+    match alike.max_by(|(a, _), (b, _)| a.total_cmp(b)).filter(|(alike, _)| *alike >= ALIKE) {
+        Some((_, name)) => format!("there is no option '{key}'; the nearest is '{name}'"),
+        None => format!("there is no option '{key}'; 'diligence serve --help' lists them"),
     }
 }
 
@@ -189,6 +194,11 @@ mod tests {
         assert_eq!(arguments.sessions_max.unwrap().get(), 9);
         assert_eq!((arguments.database.temp_dir.len(), arguments.database.settings.len()), (2, 2));
         assert_eq!(arguments.log_level.name(), "debug");
+        for text in ["statement-timeout = 90", "statement-timeout = '90s'", "statement-timeout = '1500ms'"] {
+            let arguments = read("diligence serve --config c.toml", text).unwrap().arguments;
+            let expected = if text.contains("ms") { 1500 } else { 90_000 };
+            assert_eq!(arguments.statement_timeout.unwrap().as_millis(), expected, "{text}");
+        }
     }
 
     #[test]
@@ -217,6 +227,10 @@ mod tests {
             ("[server]\nhttp = 'off'", "no table 'server'"),
             ("tls-certificate = 'a'", "--tls-key"),
             ("config = 'x'", "no option 'config'"),
+            ("hash-password = true", "for the command line"),
+            ("weather = 'fine'", "serve --help"),
+            ("statement-timeout = 'soon'", "such as 500ms, 30s or 5min"),
+            ("[users.'']\npassword = 'x'", "has no name"),
             ("sessions-max = 0", "at least 1"),
             ("sessions-max = [1]", "a text or a number"),
             ("files = 1", "true or false"),

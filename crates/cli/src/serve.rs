@@ -115,9 +115,9 @@ fn options(arguments: &ServeArguments, in_configuration: Option<Users>) -> Resul
     };
     let limits = Limits {
         sessions_max: arguments.sessions_max.map_or(defaults.limits.sessions_max, usize::from),
-        statement_time_max: arguments.statement_timeout.map_or(Duration::ZERO, Duration::from_secs),
+        statement_time_max: arguments.statement_timeout.unwrap_or(Duration::ZERO),
         result_rows_max: arguments.result_rows_max,
-        drain_time_max: arguments.drain_time.map_or(defaults.limits.drain_time_max, Duration::from_secs),
+        drain_time_max: arguments.drain_time.unwrap_or(defaults.limits.drain_time_max),
         ..defaults.limits
     };
     Ok(ServerOptions {

@@ -73,12 +73,36 @@ pub(crate) async fn connect(url: &Url) -> Result<Socket> {
 
 async fn encrypted(url: &Url, stream: TcpStream) -> Result<Socket> {
     let failed = |error: &dyn std::fmt::Display| {
-        Error::resource(format!("the connection to {url} cannot be encrypted: {error}"))
+        let cause = error.to_string();
+        let error = Error::resource(format!("the connection to {url} cannot be encrypted: {cause}"));
+        match refusal_hint(&cause) {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
     };
     let name = ServerName::try_from(url.host.clone()).map_err(|error| failed(&error))?;
     let connector = TlsConnector::from(Arc::new(config(url)?));
     let stream = connector.connect(name, stream).await.map_err(|error| failed(&error))?;
     Ok(Socket::Encrypted(Box::new(stream)))
+}
+
+/// What to do about a certificate that is refused, by what the library says of it.
+fn refusal_hint(cause: &str) -> Option<&'static str> {
+    const HINTS: [(&str, &str); 4] = [
+        (
+            "CaUsedAsEndEntity",
+            "the server shows the certificate of an authority: make one of its own (openssl req -x509 … -addext \
+             basicConstraints=critical,CA:FALSE), or connect with sslmode=require, which does not check it",
+        ),
+        (
+            "UnknownIssuer",
+            "name the file of the authority that signed the certificate: ?sslrootcert=FILE; sslmode=require does not \
+             check it",
+        ),
+        ("not valid for", "connect to the server by a name that its certificate has"),
+        ("expired", "the certificate of the server has to be renewed"),
+    ];
+    HINTS.iter().find(|(word, _)| cause.contains(word)).map(|(_, hint)| *hint)
 }
 
 /// Encrypts a connection to a host. Its certificate must match the name and be signed by an authority of the system's
@@ -170,5 +194,26 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_refused_has_a_hint() {
+        for (cause, word) in [
+            ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
+            ("invalid peer certificate: UnknownIssuer", "sslrootcert"),
+            (
+                "invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for b",
+                "a name",
+            ),
+            ("invalid peer certificate: certificate expired: verification time 7 (UNIX)", "renewed"),
+        ] {
+            assert!(refusal_hint(cause).is_some_and(|hint| hint.contains(word)), "{cause}");
+        }
+        assert_eq!(refusal_hint("connection reset by peer"), None);
     }
 }

@@ -199,6 +199,12 @@ pub fn known_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
     KNOWN.iter().map(|(name, first, ..)| (*name, *first))
 }
 
+/// Whether a setting is one of sessions on a server, and of no database in this process.
+pub(crate) fn is_of_servers(name: &str) -> bool {
+    const OTHERS: [&str; 3] = ["client_encoding", "server_version", "standard_conforming_strings"];
+    name.ends_with("_timeout") && KNOWN.iter().any(|(known, ..)| *known == name) || OTHERS.contains(&name)
+}
+
 /// The first value of a setting that a session without a client may change, too: it means nothing here, or is the
 /// client's alone.
 pub(crate) fn meaningless(name: &str) -> Option<&'static str> {
@@ -215,4 +221,19 @@ pub(crate) fn meaningless(name: &str) -> Option<&'static str> {
         .iter()
         .find(|(known, .., description)| *known == name && (*description == NOTHING || OF_CLIENTS.contains(known)))?;
     Some(*first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_servers_are_told_from_those_of_every_database() {
+        for name in ["statement_timeout", "idle_session_timeout", "server_version"] {
+            assert!(is_of_servers(name), "{name}");
+        }
+        for name in ["timezone", "function_time", "my_own_timeout", "statement_timeouts"] {
+            assert!(!is_of_servers(name), "{name}");
+        }
+    }
 }

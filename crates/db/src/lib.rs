@@ -49,6 +49,8 @@ pub mod plans;
 pub mod postgres;
 mod put_off;
 #[cfg(test)]
+mod python_results_tests;
+#[cfg(test)]
 mod python_tests;
 mod remembered;
 mod sender;
@@ -62,6 +64,8 @@ mod sqlstate;
 mod statement;
 pub mod status;
 mod system;
+#[cfg(test)]
+mod system_documents_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -33,7 +33,7 @@ use diligence_storage::segment::{FormatChoice, SegmentFormat};
 use parking_lot::RwLock;
 
 use crate::duration::{display, duration};
-use crate::known_settings::meaningless;
+use crate::known_settings::{is_of_servers, meaningless};
 use crate::settings_of_duckdb::{changes_nothing, own_name, said_at_the_start};
 
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.
@@ -769,8 +769,12 @@ impl SettingsView<'_> {
         if let Some(error) = said_at_the_start(name) {
             return error;
         }
+        let error = Error::input(format!("no setting is named '{name}'"));
+        if is_of_servers(name) {
+            return error.with_hint("it is one of sessions on a server: 'diligence serve' has it");
+        }
         let names = self.all().into_iter().map(|shown| shown.name).collect::<Vec<_>>();
-        suggest(Error::input(format!("no setting is named '{name}'")), name, &names)
+        suggest(error, name, &names)
     }
 }
 

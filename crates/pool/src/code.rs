@@ -42,6 +42,8 @@ pub enum Kind {
     Blobs = 12,
     /// Rows as values, which Python alone gives: texts, as SQL writes them.
     Row = 13,
+    /// Values of json and jsonb that Python gives: texts of JSON, also of dictionaries, lists and truth values.
+    Document = 14,
     /// Arrays, which WebAssembly alone takes: how many elements each has, and a column of all elements. The number is
     /// that of the elements' kind and [`LISTS_FROM`](Self::LISTS_FROM).
     BooleanList = 16,
@@ -99,9 +101,14 @@ impl Kind {
             Self::BigInt => DataType::Int64,
             Self::Real => DataType::Float32,
             Self::Double => DataType::Float64,
-            Self::Numeric | Self::Text | Self::Json | Self::Floats | Self::Numerics | Self::Blobs | Self::Row => {
-                DataType::Utf8View
-            }
+            Self::Numeric
+            | Self::Text
+            | Self::Json
+            | Self::Floats
+            | Self::Numerics
+            | Self::Blobs
+            | Self::Row
+            | Self::Document => DataType::Utf8View,
             Self::Bytes => DataType::BinaryView,
             Self::BooleanList
             | Self::SmallIntList
@@ -248,6 +255,8 @@ pub struct Code {
     number: u64,
     /// What a row has taken lately; 0 if nobody knows.
     row_ns: AtomicU64,
+    /// How many rows it has had.
+    rows: AtomicU64,
     /// The same function under less, as callers have called it who may have less. Those that were called last stand at
     /// the end.
     limited: Mutex<Vec<Arc<Code>>>,
@@ -262,7 +271,7 @@ const LIMITED_MAX: usize = 8;
 
 impl Code {
     pub(crate) fn new(spec: CodeSpec, number: u64) -> Self {
-        Self { spec, number, row_ns: AtomicU64::new(0), limited: Mutex::default() }
+        Self { spec, number, row_ns: AtomicU64::new(0), rows: AtomicU64::new(0), limited: Mutex::default() }
     }
 
     /// The function under these limits, which are no more than its own: `make` makes it if it is not known.
@@ -286,11 +295,17 @@ impl Code {
     }
 
     /// Rows that are sent at once: few enough that it notices soon when it is to stop, and many enough that the way
-    /// there and back does not count.
+    /// there and back does not count. Of a function in Python the first comes alone: one that asks another server may
+    /// take long for each, and its time is for the rows that it gets at once.
     pub(crate) fn rows_at_once(&self) -> usize {
+        let rows_max = match self.rows.load(Ordering::Relaxed) {
+            few if few < POOL_FIRST_ROWS as u64 => POOL_FIRST_ROWS,
+            _ => BATCH_ROWS_MAX,
+        };
         match self.row_ns.load(Ordering::Relaxed) {
+            0 if matches!(self.spec.form, Form::Rows | Form::RowSets | Form::Groups) => 1,
             0 => POOL_FIRST_ROWS,
-            row_ns => (POOL_FRAME_TIME.as_nanos() as u64 / row_ns).clamp(1, BATCH_ROWS_MAX as u64) as usize,
+            row_ns => (POOL_FRAME_TIME.as_nanos() as u64 / row_ns).clamp(1, rows_max as u64) as usize,
         }
     }
 
@@ -304,6 +319,7 @@ impl Code {
     pub(crate) fn took(&self, rows: usize, time: Duration) {
         if rows > 0 {
             self.row_ns.store((time.as_nanos() as u64 / rows as u64).max(1), Ordering::Relaxed);
+            self.rows.fetch_add(rows as u64, Ordering::Relaxed);
         }
     }
 }
@@ -337,8 +353,10 @@ mod tests {
             steps: Steps::default(),
         };
         let code = Code::new(spec, 1);
-        assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);
+        assert_eq!(code.rows_at_once(), 1);
         assert!(!code.is_brief(1), "nobody knows");
+        code.took(1, Duration::from_micros(1));
+        assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS, "one row tells little");
         for (rows, time, expected) in [(1000, POOL_FRAME_TIME, 1000), (1, POOL_FRAME_TIME * 50, 1)] {
             code.took(rows, time);
             assert_eq!(code.rows_at_once(), expected);

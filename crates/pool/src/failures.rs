@@ -1,7 +1,10 @@
 //! The errors of calls whose functions or processes failed.
 
+use std::collections::BTreeSet;
+
 use diligence_base::Error;
 use diligence_base::limits::POOL_REPLY_BYTES_MAX;
+use parking_lot::Mutex;
 
 use crate::code::{Kind, Runtime};
 use crate::options::Launch;
@@ -84,6 +87,29 @@ pub(crate) fn never_ready(runtime: Runtime, how: &str) -> Error {
     Error::resource(format!("{what} {how} before it was ready")).with_code("58000").with_hint(hint)
 }
 
+/// Codes that functions may make up, at most.
+const CODES_MAX: usize = 1024;
+
+/// The code that a function gives its error, as errors hold it; `None` if it is none, or too many were made up.
+pub(crate) fn own_code(text: &str) -> Option<&'static str> {
+    static MADE: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let is_code = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    // Those in front are no errors.
+    if !is_code || ["00", "01", "02"].contains(&&text[..2]) {
+        return None;
+    }
+    let mut made = MADE.lock();
+    if let Some(code) = made.get(text) {
+        return Some(code);
+    }
+    if made.len() >= CODES_MAX {
+        return None;
+    }
+    let code: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    made.insert(code);
+    Some(code)
+}
+
 /// A type's name for people.
 pub(crate) fn type_name(kind: Kind) -> &'static str {
     match kind {
@@ -96,7 +122,7 @@ pub(crate) fn type_name(kind: Kind) -> &'static str {
         Kind::Numeric => "numeric",
         Kind::Text => "text",
         Kind::Bytes => "bytea",
-        Kind::Json => "json",
+        Kind::Json | Kind::Document => "json",
         Kind::Floats | Kind::DoubleList => "double precision[]",
         Kind::Numerics | Kind::NumericList => "numeric[]",
         Kind::Row => "record",
@@ -116,4 +142,17 @@ pub(crate) fn last_lines(text: &str) -> &str {
     let from = text.len().saturating_sub(LAST_BYTES);
     let from = (from..text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or(0);
     &text[from..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_give_their_errors_codes_that_are_codes() {
+        assert_eq!([own_code("22003"), own_code("MY001")], [Some("22003"), Some("MY001")]);
+        for none in ["", "2200", "220033", "22 03", "abcde", "00000", "01000", "2200é"] {
+            assert_eq!(own_code(none), None, "{none}");
+        }
+    }
 }

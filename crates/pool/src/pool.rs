@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 
 use crate::caller::Caller;
 use crate::code::{Code, CodeSpec, Form, KeptFrom, Runtime};
-use crate::failures::{Limiter, last_lines, never_ready, nonsense, too_large, type_name};
+use crate::failures::{Limiter, last_lines, never_ready, nonsense, own_code, too_large, type_name};
 use crate::growth::Counts;
 use crate::info::{PoolNumbers, ProcessInfo, ProcessState};
 use crate::options::PoolOptions;
-use crate::process::{Failure, Process, Shown, ending_text};
+use crate::process::{Failure, Process, Shown, ending_hint, ending_text};
 use crate::standing::{Parting, Standby, Standing};
 use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
 
@@ -261,8 +261,14 @@ impl Lease<'_> {
             Reply::Loaded => {
                 if let Some(process) = self.process() {
                     process.loaded.push_back((code.number(), code.spec.name.clone()));
-                    let names = process.loaded.iter().map(|(_, name)| name.clone());
-                    *process.shown.functions.lock() = names.collect();
+                    // One may be there in several forms, as the step of an aggregate and by itself.
+                    let mut names = Vec::<String>::new();
+                    for (_, name) in process.loaded.iter().rev() {
+                        if !names.contains(name) {
+                            names.insert(0, name.clone());
+                        }
+                    }
+                    *process.shown.functions.lock() = names;
                 }
                 Ok(())
             }
@@ -332,7 +338,11 @@ impl Lease<'_> {
             Failure::Died(status) if !was_ready => never_ready(self.shared.runtime, &ending_text(status)),
             Failure::Died(status) => {
                 let how = ending_text(status);
-                Error::value(format!("the process of the function {name} {how}")).with_code("38000")
+                let error = Error::value(format!("the process of the function {name} {how}")).with_code("38000");
+                match ending_hint(status, self.shared.runtime) {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                }
             }
             Failure::Malformed(Malformed(reason)) => nonsense(name, &reason),
             Failure::TooLarge(bytes) => too_large(name, bytes),
@@ -353,12 +363,19 @@ impl Lease<'_> {
     }
 
     fn raised(&mut self, code: &Code, raised: Raised) -> Error {
-        let Raised { cause, message, place } = raised;
+        let Raised { cause, message, place, code: own, detail, hint } = raised;
         let name = &code.spec.name;
+        // Of a module the steps have no name of the function's.
+        let is_named = self.shared.runtime == Runtime::Python || matches!(cause, Cause::Definition | Cause::Syntax);
+        let place = [detail, if is_named { String::new() } else { format!("function {name}") }, place]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n");
         let error = match cause {
             Cause::Exception => {
                 let is_denied = message.starts_with("PermissionError");
-                let error = Error::value(message).with_code("38000");
+                let error = Error::value(message).with_code(own_code(&own).unwrap_or("38000"));
                 let kept_from = self.process().map(|process| process.shown.kept_from).unwrap_or_default();
                 match is_denied && kept_from != KeptFrom::NOTHING {
                     true => error.with_hint(format!(
@@ -401,6 +418,7 @@ impl Lease<'_> {
                 Error::value(format!("the function {name} gave what it must not: {message}")).with_code("39000")
             }
         };
+        let error = if hint.is_empty() { error } else { error.with_hint(hint) };
         if place.is_empty() { error } else { error.with_detail(place) }
     }
 

@@ -18,6 +18,7 @@ import threading
 from functools import reduce
 from itertools import accumulate, compress
 from operator import ne
+from types import GeneratorType
 
 # Kinds of frames. From the engine: LOAD, FORGET, CALL. From here: HELLO, LOADED, VALUES, RAISED.
 LOAD, FORGET, CALL = 1, 2, 3
@@ -31,8 +32,8 @@ NATIVE, TEXTS, ARROW = 0, 1, 2
 BOOLEAN, SMALLINT, INTEGER, BIGINT, REAL, DOUBLE, NUMERIC, TEXT, BYTES = range(9)
 # Arrays and rows, as JSON; those of floats, decimals and bytes, which JSON does not have as they are.
 JSON, FLOATS, DECIMALS, BLOBS = range(9, 13)
-# Rows as values, which go as texts.
-ROW = 13
+# Rows as values, which go as texts, and values of json and jsonb.
+ROW, DOCUMENT = 13, 14
 # What `array` calls the integers and floats that come, and their bytes.
 CODES = {SMALLINT: ("h", 2), INTEGER: ("i", 4), BIGINT: ("q", 8), REAL: ("f", 4), DOUBLE: ("d", 8)}
 assert array.array("I").itemsize == 4 and array.array("q").itemsize == 8
@@ -44,30 +45,45 @@ GD = {}
 sizes = -1
 
 
+# Lines of where an error was raised: the outermost and the innermost ones that are told.
+OUTER_LINES, INNER_LINES = 10, 10
+
+
 class Wrong(Exception):
-    """What a function gave is not what it was declared to give."""
+    """What a function gave is not what it was declared to give; and what to do instead."""
+
+    def __init__(self, message, hint=""):
+        super().__init__(message)
+        self.hint = hint
 
 
 class Output:
     """`plpy` as far as it needs no database: messages, and errors to raise."""
 
     class Error(Exception):
-        """What plpy.error raises."""
+        """What plpy.error raises, with the parts of an error that PL/Python knows by these names."""
+
+        def __init__(self, *arguments, detail=None, hint=None, sqlstate=None, **_):
+            super().__init__(*arguments)
+            self.detail, self.hint, self.sqlstate = detail, hint, sqlstate
+
+    SPIError = Fatal = Error
 
     def _say(self, *arguments, **_):
         print(*arguments)
 
     debug = log = info = notice = warning = _say
 
-    def error(self, *arguments, **_):
-        raise self.Error(*arguments)
+    def error(self, *arguments, **parts):
+        raise self.Error(*arguments, **parts)
 
     fatal = error
 
     def _missing(self, *_, **__):
-        raise self.Error("a function cannot run statements")
+        hint = "SELECT the rows where the function is called, and pass them as arguments; array_agg(x) makes an array"
+        raise self.Error("a function cannot run statements", hint=hint, sqlstate="0A000")
 
-    execute = prepare = cursor = _missing
+    execute = prepare = cursor = subtransaction = commit = rollback = _missing
 
 
 class Function:
@@ -105,6 +121,10 @@ class Function:
             self.first = READERS_OF_FIRST.get(self.returns, str)(first) if has_first else None
             self.takes_first = self.is_strict and not has_first
         self.call = self.compiled(names, source)
+        if self.has_steps and self.returns == DOCUMENT:
+            # A state is the text that the next step gets, in whichever process.
+            call = self.call
+            self.call = lambda *arguments: document(call(*arguments))
 
     def compiled(self, names, source):
         body = self.parsed(source)
@@ -139,9 +159,9 @@ class Function:
             import pyarrow.compute
 
             names_around["pa"], names_around["pc"] = pyarrow, pyarrow.compute
+        # Errors of the compiler tell their line as well.
+        linecache.cache[self.file] = (len(source), None, source.splitlines(True), self.file)
         exec(compile(made, self.file, "exec"), names_around)
-        lines = source.splitlines(True)
-        linecache.cache[self.file] = (len(source), None, lines, self.file)
         return names_around["function"]
 
     def parsed(self, source):
@@ -249,20 +269,23 @@ class Function:
         import json
 
         if isinstance(given, (str, bytes, dict)) or not hasattr(given, "__iter__"):
-            raise Wrong(f"it returned {type(given).__name__}, which is no list of rows")
+            hint = "return a list of rows, or yield each row: a tuple, a dictionary, or a value if there is one column"
+            raise Wrong(f"it returned {type(given).__name__}, which is no list of rows", hint)
         rows, count = [], len(self.columns)
         for row in given:
             if isinstance(row, dict):
                 unknown = [name for name in row if name not in self.columns]
                 if unknown:
-                    raise Wrong(f"it gave a column {unknown[0]!r}, which it does not return")
+                    hint = f"its columns are: {', '.join(self.columns)}"
+                    raise Wrong(f"it gave a column {unknown[0]!r}, which it does not return", hint)
                 row = [row.get(name) for name in self.columns]
             elif count == 1 and not isinstance(row, (tuple, list)):
                 row = [row]
             elif not isinstance(row, (tuple, list)):
-                raise Wrong(f"it gave {type(row).__name__}, which is no row of {count} columns")
+                hint = f"give a tuple or a dictionary with the columns: {', '.join(self.columns)}"
+                raise Wrong(f"it gave {type(row).__name__}, which is no row of {count} columns", hint)
             if len(row) != count:
-                raise Wrong(f"it gave a row of {len(row)} columns, not {count}")
+                raise Wrong(f"it gave a row of {len(row)} columns, not {count}: {', '.join(self.columns)}")
             rows.append([cell(json, value) for value in row])
         return json.dumps(rows, ensure_ascii=False)
 
@@ -277,11 +300,14 @@ class Function:
         if isinstance(out, pyarrow.Scalar):
             out = pyarrow.array([out.as_py()] * rows, out.type)
         elif not isinstance(out, (pyarrow.Array, pyarrow.ChunkedArray)):
+            if isinstance(out, (str, bytes, dict)) or not hasattr(out, "__iter__"):
+                hint = "return an array of pyarrow or a list, with a value for each row, or pa.scalar(value) for all rows"
+                raise Wrong(f"it returned {type(out).__name__}, which is no array", hint)
             out = pyarrow.array(out)
         if isinstance(out, pyarrow.ChunkedArray):
             out = out.combine_chunks()
         if len(out) != rows:
-            raise Wrong(f"it returned {len(out)} values for {rows} rows")
+            raise Wrong(f"it returned {len(out)} values for {rows} rows", "return a value for each row, in their order")
         sink = pyarrow.BufferOutputStream()
         made = pyarrow.record_batch([out], ["value"])
         with pyarrow.ipc.new_stream(sink, made.schema) as writer:
@@ -301,7 +327,12 @@ class Function:
                 lines.append(f"{file}, line {number}, in {name}")
             step = step.tb_next
         if isinstance(error, SyntaxError) and error.filename == self.file:
-            lines.append(f"function {self.name}, line {error.lineno}: {(error.text or '').strip()}")
+            number = error.lineno or 1
+            text = error.text or linecache.getline(self.file, number)
+            lines.append(f"function {self.name}, line {number}: {text.strip()}")
+        left_out = len(lines) - OUTER_LINES - INNER_LINES
+        if left_out > 0:
+            lines[OUTER_LINES:-INNER_LINES] = [f"… {left_out} lines more"]
         return "\n".join(lines)
 
 
@@ -369,6 +400,30 @@ def cell(json, value):
     return str(value)
 
 
+def document(value):
+    """A value of json as its text. A text is one already."""
+    import json
+
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=plain)
+
+
+def plain(value):
+    """A value that JSON does not have, as one that it has."""
+    from decimal import Decimal
+
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "\\x" + bytes(value).hex()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return list(value) if hasattr(value, "__iter__") else str(value)
+
+
 def literal(value):
     """A list as SQL writes an array. A text is one already."""
     if isinstance(value, str):
@@ -376,7 +431,7 @@ def literal(value):
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (bytes, bytearray, dict)) or not hasattr(value, "__iter__"):
-        raise Wrong(f"it returned {type(value).__name__}, which is no list")
+        raise Wrong(f"it returned {type(value).__name__}, which is no list", "an array is a list, a tuple or an iterator")
     return "{%s}" % ",".join(map(element, value))
 
 
@@ -408,14 +463,16 @@ def composite(value, columns):
     if isinstance(value, dict):
         unknown = [name for name in value if name not in columns]
         if unknown:
-            raise Wrong(f"it returned a column {unknown[0]!r}, which its type does not have")
+            hint = f"its columns are: {', '.join(columns)}"
+            raise Wrong(f"it returned a column {unknown[0]!r}, which its type does not have", hint)
         value = [value.get(name) for name in columns]
     elif not isinstance(value, (tuple, list)):
         if not all(hasattr(value, name) for name in columns):
-            raise Wrong(f"it returned {type(value).__name__}, which is no row")
+            hint = f"return a tuple, a list or a dictionary with the columns: {', '.join(columns)}"
+            raise Wrong(f"it returned {type(value).__name__}, which is no row", hint)
         value = [getattr(value, name) for name in columns]
     if len(value) != len(columns):
-        raise Wrong(f"it returned a row of {len(value)} columns, not {len(columns)}")
+        raise Wrong(f"it returned a row of {len(value)} columns, not {len(columns)}: {', '.join(columns)}")
     return "(%s)" % ",".join(map(field, value))
 
 
@@ -483,6 +540,8 @@ def encoded(kind, out, columns=()):
     """Values as they are sent. Of a row, `columns` are the names in it."""
     if kind == ROW:
         out = [None if value is None else composite(value, columns) for value in out]
+    elif kind == DOCUMENT:
+        out = list(map(document, out))
     elif kind in READERS_OF_JSON:
         out = [None if value is None else literal(value) for value in out]
     kinds = set(map(type, out))
@@ -504,9 +563,12 @@ def encoded(kind, out, columns=()):
         head, values = with_nulls(out, NATIVE, b"") if has_nulls else (bytes([NATIVE, 0]), out)
         for value in values:
             if not isinstance(value, (bytes, bytearray, memoryview)):
-                raise Wrong(f"it returned {type(value).__name__}, which is no bytes")
+                hint = "return bytes: value.encode() makes them of a text"
+                raise Wrong(f"it returned {type(value).__name__}, which is no bytes", hint)
         values = list(map(bytes, values))
         return [head, array.array("I", map(len, values)), b"".join(values)]
+    if GeneratorType in kinds:
+        raise Wrong("it yields rows, and is declared to return one value", "declare it with RETURNS SETOF or RETURNS TABLE")
     # Anything else is read from its text, as a literal would be.
     head, values = with_nulls(out, TEXTS, "") if has_nulls else (bytes([TEXTS, 0]), out)
     if not kinds <= {str}:
@@ -541,7 +603,11 @@ def raised(function, error):
     message = text if cause == WRONG else f"{module}{kind.__qualname__.split('.')[-1]}: {text}"
     if not text:
         message = f"{module}{kind.__qualname__.split('.')[-1]}"
-    parts = [message.encode("utf-8", "backslashreplace"), function.place(error).encode("utf-8", "backslashreplace")]
+    texts = [message, function.place(error)]
+    if isinstance(error, (Output.Error, Wrong)):
+        told = [getattr(error, name, None) for name in ("sqlstate", "detail", "hint")]
+        texts += [part if isinstance(part, str) else repr(part) if part else "" for part in told]
+    parts = [text.encode("utf-8", "backslashreplace") for text in texts]
     return [bytes([cause])] + [part for text in parts for part in (struct.pack("<I", len(text)), text)]
 
 

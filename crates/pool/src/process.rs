@@ -422,6 +422,21 @@ pub(crate) fn ending_text(status: Option<ExitStatus>) -> String {
     }
 }
 
+/// What to do about it; nothing where a module's machine ended.
+pub(crate) fn ending_hint(status: Option<ExitStatus>, runtime: Runtime) -> Option<&'static str> {
+    let status = status.filter(|_| runtime == Runtime::Python)?;
+    match (status.code(), status.signal()) {
+        (Some(_), _) => Some("a function returns its value; os._exit and what it calls must not end the process"),
+        (None, Some(libc::SIGKILL)) => Some(
+            "the system kills processes when its memory runs out: with less function_memory the function gets an error",
+        ),
+        (None, Some(libc::SIGSEGV | libc::SIGABRT | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)) => {
+            Some("a library of the function crashed: run its body by itself with python3 -X faulthandler")
+        }
+        _ => None,
+    }
+}
+
 fn out_of_turn(reply: &Reply) -> Failure {
     let said = match reply {
         Reply::Hello(_) => "that it has started",

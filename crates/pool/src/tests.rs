@@ -75,8 +75,10 @@ fn rows_go_to_a_function_and_come_back() {
         Arc::new(BinaryViewArray::from(vec![Some(&[255_u8, 0][..]), None, Some(&[])])),
     ];
     let answers = pool.call(&code, &columns, 3, &Nobody).unwrap();
-    let [Answer::Texts(values)] = answers.as_slice() else { panic!("{answers:?}") };
-    assert_eq!(values.as_string_view().iter().collect::<Vec<_>>(), [Some("ääTrueff00"), None, Some("None")]);
+    // The first row goes alone.
+    let [Answer::Texts(first), Answer::Texts(others)] = answers.as_slice() else { panic!("{answers:?}") };
+    let values = first.as_string_view().iter().chain(others.as_string_view()).collect::<Vec<_>>();
+    assert_eq!(values, [Some("ääTrueff00"), None, Some("None")]);
     let processes = pool.processes();
     assert!(processes.iter().any(|process| process.functions == ["f"] && process.rows == 3), "{processes:?}");
 }
@@ -183,6 +185,7 @@ fn a_process_that_dies_ends_its_call_alone() {
         let error = one(&pool, source, &Nobody).unwrap_err();
         assert!(error.message().contains(expected) && error.code() == Some("38000"), "{source}: {error}");
         assert_eq!(error.detail().is_some_and(|detail| detail.contains("so far")), source.contains("so far"));
+        assert_eq!(error.hint().is_none(), expected == "closed its connection", "{error:?}");
         assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
     }
     let [numbers, _] = pool.numbers();
@@ -294,8 +297,9 @@ fn pl_python_s_names_are_there() {
     let source = "SD['n'] = SD.get('n', 0) + 1\nglobal x\nx = x + args[0]\nreturn x + SD['n']";
     let code = code(&pool, &[("x", Kind::BigInt)], Kind::BigInt, source);
     let answers = pool.call(&code, &numbers([1, 2]), 2, &Nobody).unwrap();
-    let [Answer::Values(values)] = answers.as_slice() else { panic!("{answers:?}") };
-    assert_eq!(values.as_primitive::<Int64Type>().values(), &[3, 6]);
+    let [Answer::Values(first), Answer::Values(second)] = answers.as_slice() else { panic!("{answers:?}") };
+    let value = |values: &ArrayRef| values.as_primitive::<Int64Type>().value(0);
+    assert_eq!([value(first), value(second)], [3, 6]);
     let error = one(&pool, "plpy.error('so not')", &Nobody).unwrap_err();
     assert_eq!((error.message(), error.code()), ("plpy.Error: so not", Some("38000")));
 }
@@ -431,4 +435,18 @@ fn functions_are_forgotten_by_least_recent_use() {
     assert_eq!(pool.processes()[0].calls, calls + 1, "the one that was used often is there still");
     assert_eq!(one(&pool, "return x + 0", &Nobody).unwrap(), 7);
     assert_eq!(pool.processes()[0].calls, calls + 3, "the oldest is loaded anew");
+}
+
+#[test]
+fn a_function_s_time_is_for_few_rows_where_each_takes_long() {
+    let Some(pool) = pool_with(|options| options.time = Duration::from_millis(900)) else { return };
+    let slow = code(&pool, &[("x", Kind::BigInt)], Kind::BigInt, "import time\ntime.sleep(0.06)\nreturn x");
+    // All of them together take longer than the function may.
+    let rows = 25;
+    let answers = pool.call(&slow, &numbers(0..rows), rows as usize, &Nobody).unwrap();
+    let values = answers.iter().map(|answer| match answer {
+        Answer::Values(values) => values.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(values.sum::<usize>(), rows as usize);
 }

@@ -279,7 +279,7 @@ fn what_ends_a_function_ends_its_call_alone() {
         assert_eq!(one(&pool, &module(number, "(local.get 0)")).unwrap(), 7);
     }
     let error = one(&pool, &module(number, "(i64.div_s (local.get 0) (i64.const 0))")).unwrap_err();
-    assert_eq!(error.detail(), Some("in the module's function f"));
+    assert_eq!(error.detail(), Some("function f\nin the module's function f"));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //!   forget:  function (8)
 //!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
 //!   values:  form (1), some NULL? (1), a byte for each row if so, values
-//!   raised:  cause (1), message, place
+//!   raised:  cause (1), message, place; perhaps also: code, detail, hint, each empty where there is none
 //! ```
 //!
 //! Truth values are bytes, texts and bytes are lengths of four bytes each and then all bytes. Integers of an answer
@@ -105,6 +105,12 @@ pub struct Raised {
     pub message: String,
     /// Where, a line for each step, the outermost first.
     pub place: String,
+    /// What the function itself says of its error: the code, if it has one.
+    pub code: String,
+    /// A second sentence.
+    pub detail: String,
+    /// What to do about it.
+    pub hint: String,
 }
 
 /// What a process answers.
@@ -288,7 +294,14 @@ fn add_column(frame: &mut Frame, column: &ArrayRef, kind: Kind) -> Result<()> {
         Kind::BigInt => add_numbers::<Int64Type, 8>(frame, &column, i64::to_le_bytes),
         Kind::Real => add_numbers::<Float32Type, 4>(frame, &column, f32::to_le_bytes),
         Kind::Double => add_numbers::<Float64Type, 8>(frame, &column, f64::to_le_bytes),
-        Kind::Numeric | Kind::Text | Kind::Json | Kind::Floats | Kind::Numerics | Kind::Blobs | Kind::Row => {
+        Kind::Numeric
+        | Kind::Text
+        | Kind::Json
+        | Kind::Floats
+        | Kind::Numerics
+        | Kind::Blobs
+        | Kind::Row
+        | Kind::Document => {
             let texts = column.as_string_view();
             add_blobs(bytes, (0..texts.len()).map(|row| (texts.is_valid(row), texts.value(row).as_bytes())))?;
         }
@@ -402,13 +415,13 @@ pub(crate) fn reply_of(kind: u8, payload: Buffer) -> std::result::Result<Reply, 
                 6 => Cause::Definition,
                 other => return Malformed::because(format!("a cause {other}")),
             };
-            let mut text = || {
-                let length = rest.number()?;
-                Ok(String::from_utf8_lossy(rest.take(length)?).into_owned())
+            let (message, place) = (rest.text()?, rest.text()?);
+            let (code, detail, hint) = match rest.bytes.is_empty() {
+                true => Default::default(),
+                false => (rest.text()?, rest.text()?, rest.text()?),
             };
-            let (message, place) = (text()?, text()?);
             rest.end()?;
-            Ok(Reply::Raised(Raised { cause, message, place }))
+            Ok(Reply::Raised(Raised { cause, message, place, code, detail, hint }))
         }
         other => Malformed::because(format!("a frame of the kind {other}")),
     }
@@ -645,6 +658,12 @@ impl<'b> Rest<'b> {
     fn number(&mut self) -> std::result::Result<usize, Malformed> {
         let bytes = self.take(4)?;
         Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
+    }
+
+    /// A text with its length in front.
+    fn text(&mut self) -> std::result::Result<String, Malformed> {
+        let length = self.number()?;
+        Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
 
     fn end(&self) -> std::result::Result<(), Malformed> {

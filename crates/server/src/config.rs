@@ -179,6 +179,9 @@ impl Users {
         let file: UserFile = toml::from_str(text).map_err(|error| Error::input(error.to_string().trim().to_owned()))?;
         let roles = roles(file.roles)?;
         let users = file.users.into_iter().map(|(name, entry)| {
+            if name.is_empty() {
+                return Err(Error::input("a user has no name"));
+            }
             if entry.password.is_empty() {
                 return Err(Error::input(format!("the user '{name}' has no password")));
             }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::compute::{CastOptions as ArrowCast, can_cast_types, cast_with_options, concat};
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
@@ -96,6 +96,10 @@ impl Carried {
             SqlType::Array(element) if is_wasm && has_column(element) => Self::list(element, form),
             SqlType::Array(_) if is_wasm => Ok(Self::new(SqlType::Text, Kind::Text)),
             SqlType::Record(fields) if is_wasm && fields.is_row() => Ok(Self::new(SqlType::Text, Kind::Text)),
+            // What is no text is JSON by itself.
+            SqlType::Json | SqlType::Jsonb if matches!(form, Form::Rows | Form::Groups) => {
+                Ok(Self::new(SqlType::Text, Kind::Document))
+            }
             SqlType::Array(_) if matches!(form, Form::Rows | Form::Groups) => {
                 Ok(Self::new(SqlType::Text, kind_of_json(sql_type)))
             }
@@ -105,6 +109,17 @@ impl Carried {
             }
             other => Self::of(other, form),
         }
+    }
+
+    /// The value of a function that is called for what it does: nobody looks at what comes back.
+    pub(crate) fn nothing() -> Self {
+        Self::new(SqlType::Void, Kind::Text)
+    }
+
+    /// Whether what comes back as one may be sent as the other: as the state of an aggregate, say.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        let sent = |kind| if kind == Kind::Document { Kind::Text } else { kind };
+        (sent(self.kind), &self.sql_type) == (sent(other.kind), &other.sql_type)
     }
 
     fn new(sql_type: SqlType, kind: Kind) -> Self {
@@ -131,8 +146,9 @@ impl Carried {
     /// How values of a type are sent that have no parts, or arrays as they are. Fails with 0A000 if they are not sent.
     fn of(sql_type: &SqlType, form: Form) -> Result<Self> {
         use SqlType::{
-            Array, BigInt, Boolean, Bytea, Char, Date, Double, Integer, Interval, Json, Jsonb, Name, Numeric, Real,
-            SmallInt, Text, Time, Timestamp, TimestampTz, Uuid, Varchar,
+            Array, BigInt, Bit, Boolean, Bytea, Char, Date, Double, Enum, Integer, Interval, Json, Jsonb, Multirange,
+            Name, Network, Numeric, Range, Real, Search, SmallInt, Text, Time, TimeTz, Timestamp, TimestampTz, Uuid,
+            VarBit, Varchar,
         };
         let own = |kind| Ok(Self::new(sql_type.without_modifier(), kind));
         let is_own = |element: &SqlType| {
@@ -149,8 +165,10 @@ impl Carried {
             Bytea => own(Kind::Bytes),
             Numeric(_) | Date | Timestamp | TimestampTz if form == Form::Arrow => own(Kind::Text),
             Numeric(_) => Ok(Self::new(Text, Kind::Numeric)),
-            Text | Varchar(_) | Char(_) | Name | Date | Time | Timestamp | TimestampTz | Interval | Uuid | Json
-            | Jsonb => Ok(Self::new(Text, Kind::Text)),
+            Text | Varchar(_) | Char(_) | Name | Date | Time | TimeTz | Timestamp | TimestampTz | Interval | Uuid
+            | Json | Jsonb | Enum(_) | Bit(_) | VarBit(_) | Range(_) | Multirange(_) | Network(_) | Search(_) => {
+                Ok(Self::new(Text, Kind::Text))
+            }
             other => {
                 let error =
                     Error::unsupported(format!("functions in other languages cannot take or return type {other}"));
@@ -413,6 +431,16 @@ fn fits(found: &DataType, wanted: &DataType) -> bool {
     }
 }
 
+/// The type of numbers that may have a fraction.
+fn fraction_type(found: &DataType) -> Option<SqlType> {
+    match found {
+        DataType::Float32 => Some(SqlType::Real),
+        DataType::Float64 => Some(SqlType::Double),
+        DataType::Decimal128(precision, scale) => Some(SqlType::decimal(*precision, *scale)),
+        _ => None,
+    }
+}
+
 /// Whether texts, also in lists, have a byte that no text may have.
 fn has_zero_bytes(array: &ArrayRef) -> bool {
     match array.data_type() {
@@ -426,6 +454,11 @@ impl PoolFunction {
     fn zero_byte(&self) -> Error {
         let error = Error::value("invalid byte sequence for encoding \"UTF8\": 0x00").with_code("22021");
         error.with_detail(format!("function {}", self.name()))
+    }
+
+    /// An error with the name of the function, unless it tells more already.
+    fn placed(&self, error: Error) -> Error {
+        if error.detail().is_some() { error } else { error.with_detail(format!("function {}", self.name())) }
     }
 
     /// What came, in the type that is to come out. Fails like a literal of that type, and with 42804 if it is of
@@ -445,6 +478,9 @@ impl PoolFunction {
                 return Err(Error::value(format!("value \"{value}\" is out of range")).with_code("22003"));
             }
         };
+        if self.returns == SqlType::Void {
+            return Ok(new_null_array(&DataType::Null, array.len()));
+        }
         let wanted = self.returns.arrow();
         if is_text {
             let texts = arrow::compute::cast(&array, &DataType::Utf8View).map_err(from_arrow)?;
@@ -455,11 +491,18 @@ impl PoolFunction {
                 return Ok(texts);
             }
             let options = CastOptions { zone: "UTC".to_owned(), is_explicit: true, is_try: false };
-            return cast_array(&texts, &SqlType::Text, &self.returns, &options);
+            return cast_array(&texts, &SqlType::Text, &self.returns, &options).map_err(|error| self.placed(error));
         }
         let found = array.data_type();
         if *found == wanted && !has_zero_bytes(&array) {
             return Ok(array);
+        }
+        // SQL rounds what Arrow would cut off.
+        if wanted.is_integer()
+            && let Some(from) = fraction_type(found)
+        {
+            let options = CastOptions { zone: "UTC".to_owned(), is_explicit: true, is_try: false };
+            return cast_array(&array, &from, &self.returns, &options).map_err(|error| self.placed(error));
         }
         if fits(found, &wanted) && can_cast_types(found, &wanted) {
             let options = ArrowCast { safe: false, ..ArrowCast::default() };
@@ -475,6 +518,7 @@ impl PoolFunction {
             };
         }
         let message = format!("the function {} returned Arrow's {found} for type {}", self.name(), self.returns);
-        Err(Error::value(message).with_code("42804"))
+        let error = Error::value(message).with_code("42804");
+        Err(error.with_hint("cast it in the function, as in pc.cast(value, pa.string()), or declare another type"))
     }
 }

@@ -241,6 +241,9 @@ impl Definition {
             columns.clear();
         }
         let is_value = !gives_rows && columns.is_empty() && returns.is_some();
+        let is_void = matches!(&create.return_type, Some(FunctionReturnType::DataType(given)) if is_void(given));
+        // Of OUT parameters a row; or nothing.
+        let is_row_or_nothing = !gives_rows && !is_record && !is_procedure && (is_void || !columns.is_empty());
         let gives = gives_rows || is_record || !columns.is_empty() || returns.is_some();
         let form = form.map(|form| if form == Form::Rows && gives_rows { Form::RowSets } else { form });
         let may_give_rows = form.is_some_and(|form| form == Form::RowSets || form.runtime() == Runtime::Wasm);
@@ -258,9 +261,20 @@ impl Definition {
                 let error = Error::input(format!("{language} functions cannot return type trigger"));
                 return Err(error.with_code("42P13").with_hint("write trigger functions in PL/pgSQL"));
             }
-            _ if form.is_some() && !is_value && !(gives_rows && may_give_rows) => {
+            _ if form.is_some() && is_procedure => {
+                let error = Error::unsupported(format!("procedures in {language} are not supported"));
+                return Err(error.with_code("0A000").with_hint("make a function that RETURNS void, and SELECT it"));
+            }
+            _ if let Some(form) = form
+                && !is_value
+                && !(form == Form::Rows && is_row_or_nothing)
+                && !(gives_rows && may_give_rows) =>
+            {
                 let error = Error::unsupported(format!("functions in {language} return one value")).with_code("0A000");
-                return Err(error.with_hint("RETURNS text, or another type; LANGUAGE python and wasm may return rows"));
+                return Err(error.with_hint(
+                    "RETURNS text, or another type; LANGUAGE python and wasm may return rows, and python also void and \
+                     OUT parameters",
+                ));
             }
             Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol })
                 if let Some(form) = form.filter(|form| link_symbol.is_none() || form.runtime() == Runtime::Wasm) =>
@@ -488,6 +502,9 @@ pub(crate) fn with_module(
         return Ok(None);
     };
     let Some(path) = text_of(body).filter(|text| is_wasm && programs::is_module_path(text)) else { return Ok(None) };
+    if path.trim().is_empty() {
+        return Err(no_body());
+    }
     let bytes = read(path.trim())?;
     let text = match bytes.starts_with(b"\0asm") {
         true => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),

@@ -13,14 +13,28 @@ pub(super) struct UnalignedWriter<'a> {
     output: &'a mut dyn Write,
     options: TableOptions,
     names: Vec<String>,
+    /// The names of the columns, as long as they are not written: a statement that fails before its first row shows
+    /// none.
+    header: Option<String>,
     rows: u64,
     /// Whether a record was written, which the next one is separated from.
     is_begun: bool,
+    /// Whether the last record has the end of its line.
+    is_ended: bool,
+}
+
+/// Of a statement that fails after some rows the last line ends, too: the error stands in its own.
+impl Drop for UnalignedWriter<'_> {
+    fn drop(&mut self) {
+        if self.is_begun && !self.is_ended {
+            let _ = self.output.write_all(b"\n").and_then(|()| self.output.flush());
+        }
+    }
 }
 
 impl<'a> UnalignedWriter<'a> {
     pub(super) fn new(output: &'a mut dyn Write, options: TableOptions) -> Self {
-        Self { output, options, names: Vec::new(), rows: 0, is_begun: false }
+        Self { output, options, names: Vec::new(), header: None, rows: 0, is_begun: false, is_ended: false }
     }
 
     fn is_expanded(&self) -> bool {
@@ -41,8 +55,7 @@ impl ResultWriter for UnalignedWriter<'_> {
     fn begin(&mut self, schema: &SchemaRef) -> Result<(), WriteError> {
         self.names = schema.fields().iter().map(|field| field.name().clone()).collect();
         if self.options.headers && !self.is_expanded() {
-            let header = self.names.join(&self.options.field_separator);
-            self.record(&header)?;
+            self.header = Some(self.names.join(&self.options.field_separator));
         }
         Ok(())
     }
@@ -52,6 +65,7 @@ impl ResultWriter for UnalignedWriter<'_> {
         let separator = self.options.field_separator.clone();
         let null = self.options.unaligned_null.clone();
         for row in texts(batch).map_err(WriteError::Value)? {
+            self.header.take().map_or(Ok(()), |header| self.record(&header))?;
             if self.rows == most {
                 return Ok(Demand::Enough);
             }
@@ -76,11 +90,13 @@ impl ResultWriter for UnalignedWriter<'_> {
     }
 
     fn end(&mut self) -> Result<(), WriteError> {
+        self.header.take().map_or(Ok(()), |header| self.record(&header))?;
         if self.options.footer && !self.is_expanded() {
             let rows = if self.rows == 1 { "row" } else { "rows" };
             self.record(&format!("({} {rows})", self.rows))?;
         }
         if self.is_begun {
+            self.is_ended = true;
             self.output.write_all(b"\n")?;
         }
         Ok(())
@@ -101,6 +117,21 @@ mod tests {
         writer.end().unwrap();
         drop(writer);
         String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn a_statement_that_fails_leaves_no_line_open() {
+        for (writes, expected) in [(false, ""), (true, "number|text|price|float|list\n1|a,\"b\"|1.00|1|{1,NULL}\n")] {
+            let mut output = Vec::new();
+            let options = TableOptions { rows: Some(1), ..TableOptions::default() };
+            let mut writer = writer(Format::Unaligned, &mut output, options);
+            writer.begin(&sample().schema()).unwrap();
+            if writes {
+                writer.write(&sample()).unwrap();
+            }
+            drop(writer);
+            assert_eq!(String::from_utf8(output).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray, new_null_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal256Array, Float32Array, Float64Array, Int16Array,
+    Int32Array, Int64Array, IntervalMonthDayNanoArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    new_null_array,
 };
 use arrow::array::{Decimal128Array, ListArray, StringViewArray};
 use arrow::buffer::OffsetBuffer;
@@ -179,95 +179,17 @@ fn is_decimal(data_type: &DataType) -> bool {
 pub fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, wanted, &options).map_err(|error| {
-        let code = if wanted.is_integer() && is_whole(array) { "22003" } else { "22P02" };
+        let code = if wanted.is_integer() && array.data_type().is_integer() { "22003" } else { "22P02" };
         Error::value(format!("a parameter is no {wanted}: {error}")).with_code(code)
     })
 }
 
-/// Whether it is a whole number, of whatever size, as a number or as text.
-fn is_whole(array: &ArrayRef) -> bool {
-    let is_whole_text = |text: &str| {
-        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let text = array.as_string_opt::<i32>().filter(|texts| texts.len() == 1);
-    array.data_type().is_integer() || text.is_some_and(|texts| is_whole_text(texts.value(0)))
-}
-
-/// A value from its text, as PostgreSQL's `…in` functions read it.
-pub fn from_text(text: &str, wanted: &DataType) -> Result<ArrayRef> {
-    from_text_in(text, wanted, Zone::UTC)
-}
-
-/// The same in a session's zone, and in its style of dates.
-pub fn from_text_in(text: &str, wanted: &DataType, zone: Zone) -> Result<ArrayRef> {
-    if let Some(read) = dates_in(&StringViewArray::from_iter_values([text]), wanted, zone) {
-        return read;
-    }
-    let wrong = |what: &str| Error::value(format!("'{text}' is no {what}")).with_code("22P02");
-    Ok(match wanted {
-        DataType::Utf8View => Arc::new(StringViewArray::from_iter_values([text])),
-        DataType::Boolean => Arc::new(BooleanArray::from(vec![boolean(text).ok_or_else(|| wrong("boolean"))?])),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
-            let bytes = text.strip_prefix("\\x").and_then(hexadecimal).ok_or_else(|| wrong("bytea in hexadecimal"))?;
-            convert(&(Arc::new(BinaryArray::from_iter_values([bytes])) as ArrayRef), wanted)?
-        }
-        DataType::Decimal128(..) | DataType::Decimal256(..) => decimal(text.trim())?,
-        DataType::Float32 | DataType::Float64 => {
-            let number: f64 = match text.trim().to_ascii_lowercase().as_str() {
-                "infinity" | "+infinity" | "inf" => f64::INFINITY,
-                "-infinity" | "-inf" => f64::NEG_INFINITY,
-                other => other.parse().map_err(|_| wrong("number"))?,
-            };
-            convert(&(Arc::new(Float64Array::from(vec![number])) as ArrayRef), wanted)?
-        }
-        DataType::List(field) => list_from_text(text, field, zone)?,
-        DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(_, None) => {
-            let text = without_zone(text.trim(), *wanted == DataType::Date32);
-            convert(&(Arc::new(StringArray::from_iter_values([text])) as ArrayRef), wanted)?
-        }
-        _ => convert(&(Arc::new(StringArray::from_iter_values([text.trim()])) as ArrayRef), wanted)?,
-    })
-}
-
-/// Dates and intervals from their texts in a zone and its style; `None` for other types, and where both are the usual
-/// ones.
-pub fn dates_in(texts: &StringViewArray, wanted: &DataType, zone: Zone) -> Option<Result<ArrayRef>> {
-    let sql_type = dated(wanted).filter(|_| zone != Zone::UTC)?;
-    let options = ReadOptions { zone, ..ReadOptions::default() };
-    Some(parse_array(texts, &sql_type, &options).and_then(|read| convert(&read, wanted)))
-}
-
-/// The type whose texts depend on zone and style that is held so.
-fn dated(held: &DataType) -> Option<SqlType> {
-    match held {
-        DataType::Date32 => Some(SqlType::Date),
-        DataType::Timestamp(_, None) => Some(SqlType::Timestamp),
-        DataType::Timestamp(_, Some(_)) => Some(SqlType::TimestampTz),
-        DataType::Interval(_) => Some(SqlType::Interval),
-        _ => None,
-    }
-}
-
-/// A date or time without the zone behind it, which PostgreSQL reads and does not heed where the type has none: drivers
-/// leave to the statement which it is. Of a date the time goes, too.
-fn without_zone(text: &str, is_date: bool) -> &str {
-    let plain = |byte: u8| byte.is_ascii_digit() || b"-:.".contains(&byte);
-    let is_plain = |word: &str| !word.is_empty() && word.bytes().all(plain) && word.as_bytes()[0] != b'-';
-    let (date, rest) = match text.split_once([' ', 'T']) {
-        Some((date, rest)) if is_plain(date) => (date, rest),
-        // A time, or nothing that is known.
-        _ => ("", text),
-    };
-    if is_date && !date.is_empty() {
-        return date;
-    }
-    // Behind the time: the zone is a sign and hours, or `Z`.
-    let zone =
-        rest.find(['+', '-', 'Z', 'z']).filter(|at| rest[..*at].contains(':') && is_plain(rest[..*at].trim_end()));
-    match zone {
-        Some(at) => text[..text.len() - rest.len() + at].trim_end(),
-        None => text,
+/// A value of an endpoint's parameter from its text, as PostgreSQL's `…in` functions read it; dates in UTC. Fails with
+/// PostgreSQL's code if it is no such value, 0A000 for arrays of several dimensions.
+pub fn from_text(text: &str, wanted: &SqlType) -> Result<ArrayRef> {
+    match wanted {
+        SqlType::Array(element) => list_from_text(text, element),
+        wanted => value_of_text(text, wanted, Zone::UTC),
     }
 }
 
@@ -278,13 +200,6 @@ pub fn boolean(text: &str) -> Option<bool> {
         "f" | "fa" | "fal" | "fals" | "false" | "n" | "no" | "of" | "off" | "0" => Some(false),
         _ => None,
     }
-}
-
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 /// A decimal with as many digits as its text has.
@@ -330,8 +245,11 @@ fn decimal(text: &str) -> Result<ArrayRef> {
 }
 
 /// `{a,NULL,"b c"}`.
-fn list_from_text(text: &str, field: &Arc<Field>, zone: Zone) -> Result<ArrayRef> {
-    let wrong = || Error::value(format!("'{text}' is no array: it is written like {{1,2,NULL}}")).with_code("22P02");
+fn list_from_text(text: &str, element: &SqlType) -> Result<ArrayRef> {
+    let wrong = || {
+        let error = Error::value(format!("malformed array literal: \"{text}\"")).with_code("22P02");
+        error.with_hint("an array is written like {1,2,NULL}")
+    };
     let inside = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?;
     let mut elements: Vec<Option<String>> = Vec::new();
     let mut rest = inside.chars().peekable();
@@ -352,7 +270,8 @@ fn list_from_text(text: &str, field: &Arc<Field>, zone: Zone) -> Result<ArrayRef
                 }
                 '\\' => element.push(rest.next().ok_or_else(wrong)?),
                 '{' | '}' => {
-                    return Err(Error::unsupported("arrays of arrays are not supported as parameters"));
+                    let error = Error::unsupported("arrays of arrays are not supported as parameters");
+                    return Err(error.with_code("0A000").with_hint("braces within an element stand in double quotes"));
                 }
                 other => element.push(other),
             }
@@ -363,11 +282,12 @@ fn list_from_text(text: &str, field: &Arc<Field>, zone: Zone) -> Result<ArrayRef
             return Err(wrong());
         }
     }
-    let parts = elements.iter().map(|element| match element {
-        Some(element) => from_text_in(element, field.data_type(), zone),
-        None => Ok(new_null_array(field.data_type(), 1)),
+    let held = element.arrow();
+    let parts = elements.iter().map(|value| match value {
+        Some(value) => value_of_text(value, element, Zone::UTC),
+        None => Ok(new_null_array(&held, 1)),
     });
-    list_of(parts.collect::<Result<Vec<_>>>()?, field.data_type())
+    list_of(parts.collect::<Result<Vec<_>>>()?, &held)
 }
 
 /// A type for values of both: of decimals, one that has the digits of either.
@@ -556,8 +476,6 @@ pub fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
 mod tests {
     use arrow::util::display::array_value_to_string;
 
-    use diligence_db::Styles;
-
     use super::*;
 
     fn shown(array: &ArrayRef) -> String {
@@ -581,12 +499,13 @@ mod tests {
 
     #[test]
     fn arrays_are_read_in_both_forms() {
-        let field = Arc::new(Field::new("item", DataType::Utf8View, true));
-        let list = list_from_text(r#"{a,NULL,"b \"c\"",""}"#, &field, Zone::UTC).unwrap();
+        let list = list_from_text(r#"{a,NULL,"b \"c\"",""}"#, &SqlType::Text).unwrap();
         assert_eq!(shown(&list), r#"[a, , b "c", ]"#);
-        assert!(list_from_text("{a,", &field, Zone::UTC).is_err());
-        assert!(list_from_text("{a,}", &field, Zone::UTC).is_err());
-        assert_eq!(shown(&list_from_text("{}", &field, Zone::UTC).unwrap()), "[]");
+        assert!(list_from_text("{a,", &SqlType::Text).is_err());
+        assert!(list_from_text("{a,}", &SqlType::Text).is_err());
+        assert_eq!(shown(&list_from_text("{}", &SqlType::Text).unwrap()), "[]");
+        let times = list_from_text(r#"{"2024-01-01 10:00",NULL}"#, &SqlType::Timestamp).unwrap();
+        assert_eq!(shown(&times), "[2024-01-01T10:00:00, ]");
         let mut bytes = Vec::new();
         for word in [1, 1, 23, 2, 1, 4, 7, -1i32] {
             bytes.extend(word.to_be_bytes());
@@ -621,29 +540,34 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_read_where_the_type_has_none_and_not_heeded() {
-        let date = |text| shown(&from_text(text, &DataType::Date32).unwrap());
+    fn texts_of_endpoints_are_read_as_sql_reads_them() {
+        let read = |text: &str, wanted: &SqlType| shown(&from_text(text, wanted).unwrap());
+        let date = |text| read(text, &SqlType::Date);
         assert_eq!([date("1900-03-01 +01"), date("2024-07-01 08:09:10+02")], ["1900-03-01", "2024-07-01"]);
-        let stamp = DataType::Timestamp(TimeUnit::Microsecond, None);
-        let stamp = |text| shown(&from_text(text, &stamp).unwrap());
         for text in [
             "2024-07-01 08:09:10.5+02",
             "2024-07-01T08:09:10.5Z",
             "2024-07-01 08:09:10.5 -03:30",
             "2024-07-01 08:09:10.5",
         ] {
-            assert_eq!(stamp(text), "2024-07-01T08:09:10.500", "{text}");
+            assert_eq!(read(text, &SqlType::Timestamp), "2024-07-01T08:09:10.500", "{text}");
         }
-        assert_eq!(stamp("2024-07-01"), "2024-07-01T00:00:00");
-        let time = DataType::Time64(TimeUnit::Microsecond);
-        assert_eq!(shown(&from_text("08:09:10+02", &time).unwrap()), "08:09:10");
-        let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
-        assert_eq!(shown(&from_text("2024-07-01 08:09:10+02", &zoned).unwrap()), "2024-07-01T06:09:10Z");
-        assert!(from_text("yesterday", &DataType::Date32).is_err());
-        let styles = Styles::default().with_dates("German").unwrap();
-        let berlin = Zone::of_setting("Europe/Berlin").unwrap().with_styles(styles);
-        assert_eq!(shown(&from_text_in("01.07.2024", &DataType::Date32, berlin).unwrap()), "2024-07-01");
-        assert_eq!(shown(&from_text_in("1.7.2024 08:09:10", &zoned, berlin).unwrap()), "2024-07-01T06:09:10Z");
+        // As forms of a page send it, and far away.
+        assert_eq!(read("2024-07-01T08:09", &SqlType::Timestamp), "2024-07-01T08:09:00");
+        assert_eq!(read("0001-01-01 10:00:00", &SqlType::Timestamp), "0001-01-01T10:00:00");
+        for (text, wanted, code) in [
+            ("abc", SqlType::BigInt, "22P02"),
+            ("", SqlType::BigInt, "22P02"),
+            ("99999999999999999999", SqlType::BigInt, "22003"),
+            ("1e400", SqlType::Double, "22003"),
+            ("2024-13-01", SqlType::Date, "22008"),
+            ("maybe", SqlType::Boolean, "22P02"),
+        ] {
+            let error = from_text(text, &wanted).unwrap_err();
+            assert_eq!(error.code(), Some(code), "{error}");
+            let message = error.to_string();
+            assert!(!message.contains("Int64") && !message.contains("Date32"), "{message}");
+        }
     }
 
     #[test]

@@ -153,10 +153,12 @@ async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: 
             Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(service.options().files)), parent }
         }
         Some(_) => {
-            let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
+            let Some((user, password)) = credentials(request.headers()) else {
+                return unauthorized("a user and a password are needed", request.headers());
+            };
             match service.log_in(&user, password, ("http", "")).await {
                 Ok(Some(role)) => Caller { user, role, parent },
-                Ok(None) => return unauthorized(),
+                Ok(None) => return unauthorized("the user's name or password is wrong", request.headers()),
                 Err(error) => return failure(&error),
             }
         }
@@ -217,8 +219,14 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     basic_credentials(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
 }
 
-fn unauthorized() -> Response {
-    let error = Error::input("a user and a password are needed").with_code("28P01");
+fn unauthorized(what: &str, headers: &HeaderMap) -> Response {
+    let error = Error::input(what).with_code("28P01");
+    // What is shown in another way is no password that is missing.
+    let is_other = headers.contains_key(header::AUTHORIZATION) && credentials(headers).is_none();
+    let error = match is_other {
+        true => error.with_hint("send them by the Basic scheme: Authorization: Basic …, as curl -u NAME:PASSWORD does"),
+        false => error,
+    };
     let mut response = (StatusCode::UNAUTHORIZED, axum::Json(error_json(&error))).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"diligence\""));
     response
@@ -286,6 +294,17 @@ fn isolation(text: &str) -> Option<Isolation> {
     })
 }
 
+/// Fails with 0A000 if a request's body is compressed: it would be read as what it is not.
+fn refuse_encoded(headers: &HeaderMap) -> Result<()> {
+    let encoding =
+        headers.get(header::CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok()).unwrap_or_default();
+    if matches!(encoding.trim().to_ascii_lowercase().as_str(), "" | "identity") {
+        return Ok(());
+    }
+    let error = Error::unsupported(format!("a body with Content-Encoding '{encoding}' is not read")).with_code("0A000");
+    Err(error.with_hint("send it as it is; answers are compressed for clients that accept that"))
+}
+
 /// What a client accepts, if it says so.
 fn wanted_types(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::ACCEPT)?.to_str().ok()
@@ -319,8 +338,11 @@ async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> 
     if limit.is_zero() {
         return answer.await;
     }
-    let late =
-        |_| Error::new(ErrorKind::Cancelled, "the statement took longer than allowed").with_code(sqlstate::CANCELLED);
+    let late = |_| {
+        let error = Error::new(ErrorKind::Cancelled, "the statement took longer than allowed");
+        let error = error.with_code(sqlstate::CANCELLED);
+        error.with_hint("timeout_ms of the request, --statement-timeout and the time of the user's role limit it")
+    };
     tokio::time::timeout(limit, answer).await.map_err(late)?
 }
 

@@ -31,6 +31,20 @@ pub(super) fn taken(printed: &Printed) -> Vec<Value> {
     notices.collect()
 }
 
+/// The warning for a statement that changes what ends with its session: here that is the request.
+pub(super) fn of_short_session(tag: &str) -> Option<Value> {
+    const OF_SESSION: [&str; 4] = ["SET", "RESET", "LISTEN", "PREPARE"];
+    OF_SESSION.contains(&tag).then(|| {
+        json!({
+            "severity": "WARNING",
+            "code": "01000",
+            "message": format!("what {tag} does to a session ends with this request"),
+            "detail": "Each request over HTTP is a session of its own. Settings of the database stay.",
+            "hint": "ALTER ROLE ALL SET … is for all sessions; a connection over PostgreSQL's protocol is one session",
+        })
+    })
+}
+
 /// Adds what was said to an answer that has no member for it: the first messages, as many as have room.
 pub(super) fn add_header(response: &mut Response, notices: &[Value]) {
     if let Some(value) = header(notices) {

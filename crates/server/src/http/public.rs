@@ -97,14 +97,17 @@ impl Public {
         let missing = || Refused::new(StatusCode::NOT_FOUND, Error::input(format!("there is nothing at {path}")));
         let segments = segments(&path).ok_or_else(missing)?;
         caller.role.check_endpoint("GET", &format!("/{}", segments.join("/")))?;
-        if !matches!(request.method, Method::GET | Method::HEAD) {
+        let found = spawn_blocking(move || self.find(&segments)).await;
+        let found = found.map_err(|error| Error::bug(format!("looking for a file ended early: {error}")))?;
+        // What is not there takes no method: to a typo in a path that is the better answer.
+        if !matches!((&found, &request.method), (Found::Nothing, _) | (_, &Method::GET | &Method::HEAD)) {
             let error = Error::input(format!("this path does not take {}", request.method));
+            let error = error.with_hint("it is a file, which takes GET and HEAD");
             let mut response = Refused::new(StatusCode::METHOD_NOT_ALLOWED, error).into_response();
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return Ok(response);
         }
-        let found = spawn_blocking(move || self.find(&segments)).await;
-        match found.map_err(|error| Error::bug(format!("looking for a file ended early: {error}")))? {
+        match found {
             Found::File(file) => Ok(file.answer(&request.headers)),
             Found::Folder => {
                 let place = HeaderValue::from_str(&format!("{path}/")).map_err(|_| missing())?;

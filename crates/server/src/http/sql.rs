@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, new_null_array};
+use arrow::array::{
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, StringViewArray, new_null_array,
+};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use axum::Extension;
@@ -30,7 +32,7 @@ use crate::execution::{Allowed, Attempts, RunningStatement, ScriptStatement, Sta
 use crate::service::Service;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with the member 'sql'")]
 struct SqlRequest {
     sql: String,
     #[serde(default)]
@@ -124,7 +126,8 @@ async fn answer(
 async fn command(session: &Session, running: RunningStatement) -> Result<Response> {
     let (queue, printed) = (queue_header(running.passed()), running.printed());
     let done = running.finish().await?;
-    let said = [notices::taken(&printed), notices::taken(session.printed())].concat();
+    let mut said = [notices::taken(&printed), notices::taken(session.printed())].concat();
+    said.extend(notices::of_short_session(&done.tag));
     let mut answer = axum::Json(command_json(&done, &said)).into_response();
     answer.headers_mut().insert(QUEUE_HEADER, queue);
     Ok(answer)
@@ -210,11 +213,14 @@ fn isolation_of(headers: &HeaderMap, member: Option<&Value>) -> Result<Option<Is
 }
 
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
+    super::refuse_encoded(headers)?;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match kind.as_str() {
-        "application/json" => serde_json::from_slice(body)
-            .map_err(|error| Error::input(format!("the request is not as expected: {error}")).with_code("22023")),
+        "application/json" => serde_json::from_slice(body).map_err(|error| {
+            let error = Error::input(format!("the request is not as expected: {error}")).with_code("22023");
+            error.with_hint(r#"write it like {"sql": "SELECT $1", "parameters": [1], "timeout_ms": 5000}"#)
+        }),
         "application/sql" => {
             let sql = std::str::from_utf8(body).map_err(|_| Error::input("the statement is not valid UTF-8"))?;
             Ok(SqlRequest { sql: sql.to_owned(), parameters: vec![], timeout_ms: None, transaction: None })
@@ -230,10 +236,15 @@ fn value(value: &Value) -> Result<ArrayRef> {
         Value::Null => new_null_array(&DataType::Utf8View, 1),
         Value::Bool(flag) => Arc::new(BooleanArray::from(vec![*flag])),
         Value::String(text) => Arc::new(StringViewArray::from_iter_values([text])),
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) => Arc::new(Int64Array::from(vec![whole])),
-            (None, Some(double)) => Arc::new(Float64Array::from(vec![double])),
-            (None, None) => return Err(Error::value(format!("the number {number} is out of range"))),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(whole), _, _) => Arc::new(Int64Array::from(vec![whole])),
+            // A float would lose its last digits.
+            (None, Some(large), _) => {
+                let large = Decimal128Array::from(vec![i128::from(large)]).with_precision_and_scale(20, 0);
+                Arc::new(large.map_err(|error| Error::value(error.to_string()))?)
+            }
+            (None, None, Some(double)) => Arc::new(Float64Array::from(vec![double])),
+            (None, None, None) => return Err(Error::value(format!("the number {number} is out of range"))),
         },
         Value::Array(values) => list(values)?,
         // As text, which is read as json where that is wanted.
@@ -252,7 +263,7 @@ fn list(values: &[Value]) -> Result<ArrayRef> {
     let first = types.next().cloned().unwrap_or(DataType::Utf8View);
     let element = types.try_fold(first, |known, other| match (known, other) {
         (known, other) if known == *other => Ok(known),
-        (DataType::Int64 | DataType::Float64, DataType::Int64 | DataType::Float64) => Ok(DataType::Float64),
+        (known, other) if known.is_numeric() && other.is_numeric() => Ok(DataType::Float64),
         _ => Err(Error::input("the elements of an array are of different kinds").with_code("22023")),
     })?;
     let parts = parts.iter().zip(values).map(|(part, value)| match value {
@@ -274,6 +285,8 @@ mod tests {
         let typed = |value: Value| super::value(&value).map(|array| format!("{:?} {}", array.data_type(), array.len()));
         assert!(typed(json!([1, null, 2])).unwrap().contains("Int64"));
         assert!(typed(json!([1, 2.5])).unwrap().contains("Float64"));
+        assert!(typed(json!([1, 18_446_744_073_709_551_615_u64])).unwrap().contains("Float64"));
+        assert_eq!(typed(json!(18_446_744_073_709_551_615_u64)).unwrap(), "Decimal128(20, 0) 1");
         assert!(typed(json!(["a", null])).unwrap().contains("Utf8View"));
         assert!(typed(json!([null, true])).unwrap().contains("Boolean"));
         assert!(typed(json!([])).unwrap().contains("Utf8View"));
@@ -295,6 +308,21 @@ mod tests {
         assert_eq!(read("application/sql", "SELECT 1").unwrap().sql, "SELECT 1");
         let request = read("application/json; charset=utf-8", r#"{"sql":"SELECT $1","parameters":[1]}"#).unwrap();
         assert_eq!(request.parameters.len(), 1);
-        assert!(read("application/json", r#"{"sql":"SELECT 1","unknown":1}"#).is_err());
+        for wrong in [r#"{"sql":"SELECT 1","unknown":1}"#, "null", "[1]", r#"{"sql":"SELECT 1","timeout_ms":-1}"#] {
+            let error = read("application/json", wrong).map(|request| request.sql).unwrap_err();
+            assert_eq!(error.code(), Some("22023"), "{wrong}");
+            assert!(error.hint().is_some() && !error.to_string().contains("struct"), "{error}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_are_compressed_are_refused_by_name() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/sql"));
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        let error = super::read(&headers, b"\x1f\x8b").map(|request| request.sql).unwrap_err();
+        assert_eq!((error.code(), error.hint().is_some()), (Some("0A000"), true));
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("identity"));
+        assert_eq!(super::read(&headers, b"SELECT 1").unwrap().sql, "SELECT 1");
     }
 }

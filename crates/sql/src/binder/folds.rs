@@ -227,7 +227,7 @@ impl Binder<'_> {
             return Ok(None);
         }
         let carried = step_call.returns.clone();
-        let is_state = |other: &Carried| (other.kind, &other.sql_type) == (carried.kind, &carried.sql_type);
+        let is_state = |other: &Carried| other.is_alike(&carried);
         let are_states = [&combine_call.returns, &combine_call.parameters[0].1, &combine_call.parameters[1].1];
         let first = first_of(fold, &state, &carried)?;
         let begins_with_value = first.1.is_none() && step_call.passes_over_nulls();

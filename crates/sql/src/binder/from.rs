@@ -618,6 +618,10 @@ impl Binder<'_> {
                     _ => written(call),
                 };
                 let (start, call_name) = (items.len(), bare_name(call));
+                if let Some(array) = self.routine_array(call, &level)? {
+                    items.push((call_name, array));
+                    continue;
+                }
                 self.items_of(&call_name, arguments, &level, &mut items)
                     .map_err(|error| placed(error, || call.name.0.last()?.as_ident().and_then(name_place)))?;
                 debug_assert!(items.len() > start, "a function gives a column");

@@ -63,6 +63,7 @@ mod objects;
 mod operators;
 mod order;
 mod patterns;
+mod program_calls;
 mod routines;
 mod row_functions;
 mod samples;

@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
-use diligence_pool::{Form, Kind};
+use diligence_pool::Form;
 use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, TableAlias,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
+    ObjectName, Query, TableAlias,
 };
 
 use super::folds::is_fold;
@@ -23,9 +22,8 @@ use super::{Binder, Context, Named, Output, Rows, normalized, unsupported};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
 use crate::parse::WHOLE_ROW;
 use crate::procedural::{Block, Gives, Procedure, check};
-use crate::programs::{Carried, Program, ProgramCall};
 use crate::quoting::quoted;
-use crate::routines::{Body, Definition, RoutineParameter, cast, polymorphic};
+use crate::routines::{Body, Definition, RoutineParameter, polymorphic};
 
 /// Functions within functions at most: one that calls itself is found by it.
 const ROUTINE_DEPTH_MAX: usize = 32;
@@ -72,9 +70,17 @@ impl Binder<'_> {
             let Body::Value(value) = definition.with_arguments(&arguments) else { return Err(in_from(&name)) };
             return self.deeper(|| self.scalar(&value, level)).map(Some);
         }
+        if definition.is_record {
+            let message = "function returning record called in context that cannot accept type record";
+            let error = Error::unsupported(message).with_code("0A000");
+            return Err(error.with_hint(format!("SELECT * FROM {name}(…) AS t(a integer, b text)")));
+        }
         if let Body::Program(program) = &definition.body {
             match program.form {
-                _ if definition.gives_rows => return Err(in_from(&name)),
+                _ if definition.gives_rows => {
+                    let array = self.program_array(&definition, program, &arguments, level)?;
+                    return self.row_function_of(&name, array, level).map(Some);
+                }
                 Form::Groups => return self.group_program(&name, vec![definition], function, level).map(Some),
                 _ => {}
             }
@@ -82,11 +88,6 @@ impl Binder<'_> {
         }
         if definition.is_procedure {
             return Err(is_procedure(&definition));
-        }
-        if definition.is_record {
-            let message = "function returning record called in context that cannot accept type record";
-            let error = Error::unsupported(message).with_code("0A000");
-            return Err(error.with_hint(format!("SELECT * FROM {name}(…) AS t(a integer, b text)")));
         }
         if let Body::Block(block) = &definition.body {
             let value = self.block(&definition, block, &arguments, level)?;
@@ -206,7 +207,12 @@ impl Binder<'_> {
     }
 
     /// An argument that is held in the type that the parameter says. Fails with 0A000 for an array of more dimensions.
-    fn argument_held(&self, parameter: &RoutineParameter, argument: &Expr, level: &Level<'_>) -> Result<Scalar> {
+    pub(super) fn argument_held(
+        &self,
+        parameter: &RoutineParameter,
+        argument: &Expr,
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
         let value = self.typed_scalar(&parameter.cast(argument), level)?;
         if let Some(data_type) = &parameter.data_type
             && dimensions(&value.sql_type()) > dimensions(&self.cast_type(data_type)?)
@@ -215,112 +221,6 @@ impl Binder<'_> {
             return Err(unsupported(message).with_hint("pass its elements, or a json value"));
         }
         Ok(value)
-    }
-
-    /// A call of a function that a process computes.
-    fn program(
-        &self,
-        definition: &Definition,
-        program: &Program,
-        arguments: &[Expr],
-        level: &Level<'_>,
-    ) -> Result<Scalar> {
-        let call = self.program_call(definition, program)?;
-        let mut bound = Vec::with_capacity(arguments.len());
-        for ((argument, parameter), (_, carried)) in arguments.iter().zip(&definition.parameters).zip(&call.parameters)
-        {
-            let argument = self.argument_held(parameter, argument, level)?;
-            bound.push(match carried.has_parts() {
-                true => self.explicit(argument, &carried.sql_type, false)?,
-                false => argument.cast(carried.sql_type.clone(), true),
-            });
-        }
-        // Its rows are of this time.
-        if program.volatility != Volatility::Immutable {
-            self.is_transient.set(true);
-        }
-        let function = self.context.program(&call)?;
-        let sql_type = call.returns.sql_type;
-        let value = Scalar::Asked { function, arguments: bound, sql_type };
-        Ok(match &definition.returns {
-            Some(returns) => self.result_of(value, &self.sql_type(returns)?, true)?,
-            None => value,
-        })
-    }
-
-    /// A call of an aggregate that a process computes: its argument is the JSON of the group's rows, with what the call
-    /// says of DISTINCT, ORDER BY, FILTER and OVER. A strict one does not see rows with a NULL.
-    fn group_program(
-        &self,
-        name: &str,
-        routines: Vec<Definition>,
-        function: &Function,
-        level: &Level<'_>,
-    ) -> Result<Scalar> {
-        let no_call = || Error::input(format!("the aggregate function {name} takes values")).with_code("42883");
-        let call = call_of(written(function)).ok_or_else(no_call)?;
-        let (definition, arguments) = self.routine_for(name, routines, &call, level)?;
-        let Body::Program(program) = &definition.body else { return Err(no_call()) };
-        let program_call = self.program_call(&definition, program)?;
-        let parameters = definition.parameters.iter().zip(&program_call.parameters);
-        let values = arguments.iter().zip(parameters).map(|(argument, (parameter, (_, carried)))| {
-            let value = parameter.cast(argument);
-            // What JSON would write in another way goes as its text.
-            match carried.kind {
-                Kind::Boolean | Kind::SmallInt | Kind::Integer | Kind::BigInt => value,
-                _ if carried.has_parts() => cast(&cast(&value, &DataType::JSON), &DataType::Text),
-                _ => cast(&value, &DataType::Text),
-            }
-        });
-        let values = values.collect::<Vec<_>>();
-        let mut group = function.clone();
-        group.name = function_named("json_agg");
-        let are_there = values.iter().map(|value| Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value.clone())))));
-        if let Some(are_there) = are_there.filter(|_| definition.is_strict).reduce(both) {
-            let filter = group.filter.take().map(Expr::Nested);
-            group.filter = Some(Box::new(filter.into_iter().fold(are_there, both)));
-        }
-        let row = FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: values.into_iter().map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value))).collect(),
-            clauses: vec![],
-        });
-        let row = Function { name: function_named("jsonb_build_array"), args: row, ..plain(function) };
-        let FunctionArguments::List(list) = &mut group.args else { return Err(no_call()) };
-        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(row)))];
-        let group = self.typed_scalar(&cast(&Expr::Function(group), &DataType::Text), level)?;
-        if program.volatility != Volatility::Immutable {
-            self.is_transient.set(true);
-        }
-        let asked = self.context.program(&program_call)?;
-        let value = Scalar::Asked { function: asked, arguments: vec![group], sql_type: program_call.returns.sql_type };
-        match &definition.returns {
-            Some(returns) => Ok(value.cast(self.sql_type(returns)?, true)),
-            None => Ok(value),
-        }
-    }
-
-    /// What a call of such a function needs. Fails with 0A000 for types that no process gets.
-    pub(super) fn program_call<'d>(&self, definition: &'d Definition, program: &'d Program) -> Result<ProgramCall<'d>> {
-        let parameter = |parameter: &RoutineParameter| {
-            let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
-            let carried = Carried::argument(self.sql_type(data_type)?.base(), program.form)?;
-            Ok((parameter.name.trim_matches('"').to_owned(), carried))
-        };
-        let returns = match &definition.returns {
-            _ if definition.gives_rows => Carried::value(&SqlType::Text, program.form)?,
-            Some(returns) => Carried::value(self.sql_type(returns)?.base(), program.form)?,
-            None => return Err(Error::bug("a function that returns nothing")),
-        };
-        let columns = definition.columns.iter().map(|(name, _)| name.clone()).collect();
-        Ok(ProgramCall {
-            name: &definition.name,
-            program,
-            parameters: definition.parameters.iter().map(parameter).collect::<Result<_>>()?,
-            returns,
-            columns,
-            is_strict: definition.is_strict,
-        })
     }
 
     /// A call in FROM; `None` if there is no function of the name.
@@ -364,10 +264,12 @@ impl Binder<'_> {
         if let Body::Program(program) = &definition.body {
             let scalar = self.program(&definition, program, &arguments, level)?;
             if definition.gives_rows {
-                // Its value is a text of JSON: a list of rows, which are lists of texts.
-                let query = Arc::new(crate::parse::query(&rows_query(&definition.columns))?);
+                let query = self.program_rows(&definition)?;
                 let value = scalar.cast(SqlType::Json, true);
                 return self.with_template(vec![value], || self.query(&query, Some(level), withs)).map(Some);
+            }
+            if !definition.columns.is_empty() {
+                return self.block_rows(&definition, &bare, scalar).map(Some);
             }
             let column = self.column_for(&bare, &scalar);
             let outputs = vec![Output { name: bare, scalar: column.scalar() }];
@@ -421,6 +323,44 @@ impl Binder<'_> {
         }
         rows.relation = rows.relation.mapped(computed);
         Ok(Some(rows))
+    }
+
+    /// The rows of a function that a statement made as an array, as ROWS FROM takes them; of a value the array has one
+    /// element. `None` if there is no such function, or if its columns are only known where it is called.
+    pub(super) fn routine_array(&self, call: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let routines = self.context.routines(&call.name)?;
+        let Some(given) = call_of(written(call)).filter(|_| !routines.is_empty()) else { return Ok(None) };
+        let (definition, arguments) = self.routine_for(&bare_name(call), routines, &given, level)?;
+        if definition.is_macro || definition.is_record || definition.is_procedure {
+            return Ok(None);
+        }
+        let array = match &definition.body {
+            _ if !definition.gives_rows => {
+                let value = self.typed_scalar(&Expr::Function(call.clone()), level)?;
+                let sql_type = SqlType::array_of(value.sql_type());
+                return Ok(Some(Scalar::Array { elements: vec![value], sql_type }));
+            }
+            Body::Program(program) => self.program_array(&definition, program, &arguments, level)?,
+            Body::Block(block) => self.block(&definition, block, &arguments, level)?,
+            Body::Value(_) => return Ok(None),
+            Body::Rows(query) => {
+                let bound = arguments.iter().zip(&definition.parameters);
+                let bound = bound.map(|(argument, parameter)| self.typed_scalar(&parameter.cast(argument), level));
+                let bound = bound.collect::<Result<Vec<_>>>()?;
+                let nulls = bound.iter().map(|value| Scalar::IsNull(Box::new(value.clone())));
+                let is_null =
+                    (definition.is_strict && !bound.is_empty()).then(|| Scalar::any(nulls.collect::<Vec<_>>()));
+                let array = self.with_template(bound, || self.rows_value(&definition, query, level))?;
+                match is_null {
+                    Some(is_null) => {
+                        let sql_type = array.sql_type();
+                        Scalar::Case { arms: vec![(is_null.negate(), array)], otherwise: None, sql_type }
+                    }
+                    None => array,
+                }
+            }
+        };
+        Ok(Some(array))
     }
 
     /// What a function with a block gives, as rows.
@@ -661,9 +601,7 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
         return binder.procedure_of(definition, block).map(drop);
     }
     if let Body::Program(program) = &definition.body {
-        for (_, data_type) in &definition.columns {
-            binder.sql_type(data_type)?;
-        }
+        binder.routine_columns(definition)?;
         return context.check_program(&binder.program_call(definition, program)?);
     }
     let null = |parameter: &RoutineParameter| {
@@ -705,37 +643,6 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
     checked.map_err(|error| error.context(format!("the function '{}'", definition.name)))
 }
 
-/// The name of a function.
-fn function_named(name: &str) -> ObjectName {
-    ObjectName::from(vec![Ident::new(name)])
-}
-
-/// A call with none of the clauses that another has.
-fn plain(function: &Function) -> Function {
-    Function {
-        over: None,
-        filter: None,
-        null_treatment: None,
-        within_group: vec![],
-        parameters: FunctionArguments::None,
-        ..function.clone()
-    }
-}
-
-/// One condition and another.
-fn both(left: Expr, right: Expr) -> Expr {
-    Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
-}
-
-/// What makes rows of the JSON that a function gave.
-fn rows_query(columns: &[(String, DataType)]) -> String {
-    let column = |(place, (name, data_type)): (usize, &(String, DataType))| {
-        format!("CAST(given ->> {place} AS {data_type}) AS \"{}\"", name.replace('"', "\"\""))
-    };
-    let columns = columns.iter().enumerate().map(column).collect::<Vec<_>>().join(", ");
-    format!("SELECT {columns} FROM json_array_elements($1) AS rows(given)")
-}
-
 /// The procedure that CALL runs, with its arguments in order. Fails with 42883 if there is none, and with 42809 if it
 /// is a function.
 pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedure, Vec<Expr>)> {
@@ -768,7 +675,7 @@ pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedur
 }
 
 /// The arguments as they are written; `None` if one is no expression.
-fn call_of(arguments: &[FunctionArg]) -> Option<Call> {
+pub(super) fn call_of(arguments: &[FunctionArg]) -> Option<Call> {
     let one = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some((None, value.clone())),
         FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {

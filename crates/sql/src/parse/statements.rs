@@ -176,12 +176,12 @@ impl StatementParser<'_> {
         let Token::Word(word) = self.parser.peek_token().token else { return Ok(()) };
         match word.value.to_ascii_uppercase().as_str() {
             "STDOUT" => error(
-                "COPY TO STDOUT is for clients of a server over PostgreSQL's protocol; in this process \
-                 COPY … TO '/dev/stdout' (FORMAT csv) writes to standard output",
+                "COPY TO STDOUT needs the command, or a client of PostgreSQL's protocol; over HTTP send the query \
+                 itself with Accept: text/csv; in a program COPY … TO '/dev/stdout' (FORMAT csv) writes to standard output",
             ),
             "STDIN" => error(
-                "COPY FROM STDIN is for clients of a server over PostgreSQL's protocol; in this process \
-                 COPY … FROM '/dev/stdin' (FORMAT csv) reads standard input",
+                "COPY FROM STDIN needs the command, or a client of PostgreSQL's protocol; over HTTP use INSERT; in a \
+                 program COPY … FROM '/dev/stdin' (FORMAT csv) reads standard input",
             ),
             "PROGRAM" => error(
                 "COPY does not run programs; the shell's \\copy does, and COPY reads and writes pipes that have a name",

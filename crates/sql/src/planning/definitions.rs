@@ -469,6 +469,7 @@ impl Around<'_> {
                 let error = Error::input("cannot change routine kind").with_code("42809");
                 return Err(error.with_detail(format!("\"{called}\" is a {kind}.")));
             }
+            self.refuse_other_shape(&name, &definition)?;
         }
         Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
     }
@@ -515,8 +516,8 @@ impl Around<'_> {
             return Ok(());
         }
         let error = Error::input("functions in other languages may not be made by this user").with_code(DENIED);
-        let hint = "such a function may do whatever the server's process may: the server's file of users grants it to a \
-                    role that has both admin = true and files = true";
+        let hint = "such a function may do whatever the server's process may: a server without users allows it with \
+                    --files, and the file of users of one that has some to a role with both admin = true and files = true";
         Err(error.with_hint(hint))
     }
 

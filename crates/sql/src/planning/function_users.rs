@@ -1,9 +1,9 @@
-//! What calls a function that is to go: views, defaults, generated columns and conditions of tables.
+//! What calls a function that is to go: views, defaults, generated columns, conditions and indexes of tables.
 
 use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::TableRules;
+use diligence_catalog::rules::{Key, TableRules};
 use diligence_catalog::{NativeTable, Relation, RelationName};
 use sqlparser::ast::{self, Expr, Visit};
 
@@ -20,31 +20,25 @@ impl Around<'_> {
         let shown = function.routine().unwrap_or(&function.name);
         let Some(name) = self.only_of_its_name(function) else { return Ok(vec![]) };
         let catalog = &self.at.snapshot.catalog;
-        let depends = |what: String| {
-            let message = format!("cannot drop function {shown} because other objects depend on it");
-            let detail = format!("{what} depends on function {shown}");
-            Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(HINT))
-        };
-        let mut views = Vec::new();
+        let (mut views, mut users) = (Vec::new(), Vec::new());
         for object in catalog.objects() {
             match &object.relation {
                 Relation::View(view) => {
                     let query = view.query()?;
-                    if !calls(query.as_ref(), name) && !selects_from(query.as_ref(), name) {
-                        continue;
-                    }
-                    if !cascade {
-                        return depends(format!("view {}", object.name));
-                    }
-                    views.push(object.name.clone());
-                }
-                Relation::Native(table) if !cascade => {
-                    if let Some(caller) = caller_in(table, name) {
-                        return depends(format!("{caller} of table {}", object.name));
+                    if calls(query.as_ref(), name) || selects_from(query.as_ref(), name) {
+                        users.push(format!("view {}", object.name));
+                        views.push(object.name.clone());
                     }
                 }
+                Relation::Native(table) if !cascade => users.extend(callers_in(table, name, &object.name.to_string())),
                 _ => {}
             }
+        }
+        if !cascade && !users.is_empty() {
+            let message = format!("cannot drop function {shown} because other objects depend on it");
+            let depends = users.iter().map(|user| format!("{user} depends on function {shown}"));
+            let detail = depends.collect::<Vec<_>>().join("\n");
+            return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(HINT));
         }
         let more = self.dependent_views(&views, true)?;
         views.extend(more);
@@ -66,7 +60,7 @@ pub(super) fn computed_by(rules: &TableRules, functions: &[&str]) -> Vec<String>
     columns.map(|(column, _)| column.clone()).collect()
 }
 
-/// Takes away the defaults and conditions of a table that call one of these functions; gives what went.
+/// Takes away the defaults, conditions and indexes of a table that call one of these functions; gives what went.
 pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &str) -> Vec<String> {
     let goes = |expression: &Expr| functions.iter().any(|name| calls(expression, name));
     let mut gone = Vec::new();
@@ -82,6 +76,13 @@ pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &
         let goes = goes(&check.condition);
         if goes {
             gone.push(format!("constraint {} on table {table}", check.name));
+        }
+        !goes
+    });
+    rules.keys.retain(|key| {
+        let goes = functions.iter().any(|name| key_calls(key, name));
+        if goes {
+            gone.push(key_shown(key, table));
         }
         !goes
     });
@@ -122,18 +123,33 @@ fn selects_from(query: &ast::Query, name: &str) -> bool {
 }
 
 /// What of a table calls a function.
-fn caller_in(table: &NativeTable, name: &str) -> Option<String> {
+fn callers_in(table: &NativeTable, name: &str, shown: &str) -> Vec<String> {
     let rules = table.rules();
-    let default = rules.defaults.iter().find(|(_, value)| calls(value.as_ref(), name));
-    let check = || rules.checks.iter().find(|check| calls(check.condition.as_ref(), name));
-    default
-        .map(|(column, _)| format!("default value for column {column}"))
-        .or_else(|| generated_by(table, name))
-        .or_else(|| check().map(|check| format!("constraint {}", check.name)))
+    let mut callers = rules
+        .defaults
+        .iter()
+        .filter(|(_, value)| calls(value.as_ref(), name))
+        .map(|(column, _)| format!("default value for column {column} of table {shown}"))
+        .collect::<Vec<_>>();
+    callers.sort_unstable();
+    callers.extend(computed_by(rules, &[name]).iter().map(|column| format!("column {column} of table {shown}")));
+    let checks = rules.checks.iter().filter(|check| calls(check.condition.as_ref(), name));
+    callers.extend(checks.map(|check| format!("constraint {} on table {shown}", check.name)));
+    callers.extend(rules.keys.iter().filter(|key| key_calls(key, name)).map(|key| key_shown(key, shown)));
+    callers
 }
 
-/// The column of a table that is computed by a function.
-fn generated_by(table: &NativeTable, name: &str) -> Option<String> {
-    let mut generated = table.rules().generated.iter();
-    generated.find(|(_, value)| calls(value.as_ref(), name)).map(|(column, _)| format!("column {column}"))
+/// Whether an index is over values of a function, or of rows that it chooses.
+fn key_calls(key: &Key, name: &str) -> bool {
+    let Some(computed) = &key.computed else { return false };
+    let mut expressions = computed.expressions.iter().flatten().chain(&computed.condition);
+    expressions.any(|expression| calls(expression.as_ref(), name))
+}
+
+/// An index as messages call it.
+fn key_shown(key: &Key, table: &str) -> String {
+    match key.kind.is_constraint() {
+        true => format!("constraint {} on table {table}", key.name),
+        false => format!("index {}", key.name),
+    }
 }

@@ -52,6 +52,7 @@ mod notices;
 mod parameters;
 mod path;
 mod prepared;
+mod replaced_routines;
 mod row_types;
 mod schemas;
 mod sequences;

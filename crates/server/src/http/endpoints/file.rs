@@ -1,12 +1,11 @@
 //! An endpoint as its file declares it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::DataType;
 use axum::http::{Method, StatusCode};
 use diligence_base::{Error, Result};
-use diligence_db::{Isolation, Session, bytes};
+use diligence_db::{Isolation, Session, SqlType, bytes};
 
 use super::super::placeholders::numbered;
 use super::redirect::Redirect;
@@ -90,14 +89,14 @@ impl Kind {
         })
     }
 
-    pub(super) fn data_type(self) -> DataType {
+    pub(super) fn sql_type(self) -> SqlType {
         match self {
-            Self::Text => DataType::Utf8View,
-            Self::Integer => DataType::Int64,
-            Self::Number => DataType::Float64,
-            Self::Boolean => DataType::Boolean,
-            Self::Date => DataType::Date32,
-            Self::Timestamp => DataType::Timestamp(TimeUnit::Nanosecond, None),
+            Self::Text => SqlType::Text,
+            Self::Integer => SqlType::BigInt,
+            Self::Number => SqlType::Double,
+            Self::Boolean => SqlType::Boolean,
+            Self::Date => SqlType::Date,
+            Self::Timestamp => SqlType::Timestamp,
         }
     }
 }
@@ -225,19 +224,21 @@ impl Parameter {
         let kind = Kind::named(element.trim()).ok_or_else(wrong)?;
         let parameter = Self { name: name.to_owned(), kind, is_list, default };
         if let Some(default) = parameter.default.as_ref().filter(|default| !is_null(default, kind)) {
-            let read = from_text(&parameter.literal(default), &parameter.data_type());
+            let read = from_text(&parameter.literal(default), &parameter.sql_type());
             read.map_err(|error| error.context(format!("the default of '{name}'")))?;
         }
         Ok(parameter)
     }
 
     /// The type of its values.
+    pub(super) fn sql_type(&self) -> SqlType {
+        let element = self.kind.sql_type();
+        if self.is_list { SqlType::array_of(element) } else { element }
+    }
+
+    /// The type of the arrays that hold its values.
     pub(super) fn data_type(&self) -> DataType {
-        let element = self.kind.data_type();
-        match self.is_list {
-            true => DataType::List(Arc::new(Field::new("item", element, true))),
-            false => element,
-        }
+        self.sql_type().arrow()
     }
 
     /// Its type as it is declared.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use arrow::array::{ArrayRef, new_null_array};
-use arrow::datatypes::DataType;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use diligence_base::{Error, Result};
+use diligence_db::SqlType;
 use futures::StreamExt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -75,6 +75,7 @@ impl GivenValues {
         if bytes.is_empty() {
             return Ok(());
         }
+        super::super::refuse_encoded(headers)?;
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
             "application/json" => {
@@ -180,13 +181,20 @@ impl Endpoint {
 
 impl Parameter {
     fn value(&self, given: Option<&Given>) -> Result<ArrayRef> {
-        match (given, &self.default) {
+        // Forms of pages send what was left empty, too.
+        let is_left_out = |given: &&Given| {
+            self.default.is_some()
+                && self.kind != Kind::Text
+                && !self.is_list
+                && matches!(given, Given::Text(text) if text.trim().is_empty())
+        };
+        match (given.filter(|given| !is_left_out(given)), &self.default) {
             (None, None) => Err(wrong(format!("the parameter '{}' is missing", self.name))),
-            (None, Some(text)) | (Some(Given::Text(text)), _) => self.of_text(text, &self.data_type()),
+            (None, Some(text)) | (Some(Given::Text(text)), _) => self.of_text(text, &self.sql_type()),
             (Some(Given::Null), _) => Ok(new_null_array(&self.data_type(), 1)),
             (Some(Given::List(values)), _) if self.is_list => {
                 let parts = values.iter().map(|value| self.element(value)).collect::<Result<Vec<_>>>()?;
-                list_of(parts, &self.kind.data_type())
+                list_of(parts, &self.kind.sql_type().arrow())
             }
             (Some(other), _) if self.is_list => Err(self.is_not(&self.type_name(), other)),
             (Some(other), _) => self.element(other),
@@ -195,27 +203,27 @@ impl Parameter {
 
     /// A single value.
     fn element(&self, given: &Given) -> Result<ArrayRef> {
-        let data_type = self.kind.data_type();
+        let sql_type = self.kind.sql_type();
         match given {
-            Given::Null => Ok(new_null_array(&data_type, 1)),
-            Given::Text(text) => match is_null(text, self.kind) {
-                true => Ok(new_null_array(&data_type, 1)),
-                false => from_text(text, &data_type).map_err(|error| error.context(&self.name)),
-            },
-            Given::Number(text) if matches!(self.kind, Kind::Integer | Kind::Number) => self.of_text(text, &data_type),
-            Given::Flag(flag) if self.kind == Kind::Boolean => self.of_text(&flag.to_string(), &data_type),
+            Given::Null => Ok(new_null_array(&sql_type.arrow(), 1)),
+            Given::Text(text) => self.of_text(text, &sql_type),
+            // To JSON, 1.0 and 1e2 are whole numbers as well.
+            Given::Number(text) if self.kind == Kind::Integer => {
+                self.of_text(text.strip_suffix(".0").unwrap_or(text), &sql_type)
+            }
+            Given::Number(text) if self.kind == Kind::Number => self.of_text(text, &sql_type),
+            Given::Flag(flag) if self.kind == Kind::Boolean => self.of_text(&flag.to_string(), &sql_type),
             other => Err(self.is_not(self.kind.name(), other)),
         }
     }
 
-    fn of_text(&self, text: &str, data_type: &DataType) -> Result<ArrayRef> {
-        match is_null(text, self.kind) {
-            true => Ok(new_null_array(data_type, 1)),
-            false => {
-                let text = if matches!(data_type, DataType::List(_)) { self.literal(text) } else { text.into() };
-                from_text(&text, data_type).map_err(|error| error.context(&self.name))
-            }
+    fn of_text(&self, text: &str, sql_type: &SqlType) -> Result<ArrayRef> {
+        if is_null(text, self.kind) {
+            return Ok(new_null_array(&sql_type.arrow(), 1));
         }
+        let is_list = matches!(sql_type, SqlType::Array(_));
+        let text = if is_list { self.literal(text) } else { text.into() };
+        from_text(&text, sql_type).map_err(|error| error.context(format!("the parameter '{}'", self.name)))
     }
 
     fn is_not(&self, wanted: &str, found: &Given) -> Error {
@@ -316,6 +324,7 @@ mod tests {
             ("", form, "", Some("x"), Some(false)),
             ("t=a%20b", form, "b=on", Some("a b"), Some(true)),
             ("b=yes", json, r#"{"t": "null"}"#, Some("null"), Some(true)),
+            ("t=&b=", form, "", Some(""), Some(false)),
             ("", json, r#"{"t": null, "b": null}"#, None, None),
             ("", json, r#"{"t": "é", "b": true}"#, Some("é"), Some(true)),
         ] {

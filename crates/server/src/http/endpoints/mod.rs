@@ -289,9 +289,12 @@ impl Asked<'_> {
             Some(name) => Format::named(name),
             None => Format::accepted(wanted_types(self.headers), has_html),
         };
-        format
-            .filter(|format| *format != Format::Html || has_html)
-            .ok_or_else(|| Refused::new(StatusCode::NOT_ACCEPTABLE, Error::input("this endpoint has no such format")))
+        format.filter(|format| *format != Format::Html || has_html).ok_or_else(|| {
+            let names = if has_html { "json, jsonl, csv, arrow, html" } else { "json, jsonl, csv, arrow" };
+            let error = Error::input("this endpoint has no such format").with_code("22023");
+            let hint = format!("?format= is one of: {names}; Accept is one of their media types");
+            Refused::new(StatusCode::NOT_ACCEPTABLE, error.with_hint(hint))
+        })
     }
 
     /// The page that the endpoint's template makes of rows.

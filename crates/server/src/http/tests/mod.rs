@@ -1,6 +1,7 @@
 //! The door as its clients see it: requests over a socket, answers as bytes.
 
 mod changing;
+mod listed;
 mod notices;
 mod public;
 mod scripts;

@@ -21,6 +21,8 @@ async fn answers_have_what_was_said() {
     assert_eq!(rows.header("diligence-notices"), None, "the body has them");
     let command = door.ask("POST /v1/sql", &[sql], "DROP TABLE IF EXISTS nothing").await.json();
     assert_eq!(command["notices"][0]["message"], "table \"nothing\" does not exist, skipping", "{command}");
+    let set = door.ask("POST /v1/sql", &[sql], "SET timezone = 'UTC'").await.json();
+    assert_eq!((&set["command"], &set["notices"][0]["severity"]), (&json!("SET"), &json!("WARNING")), "{set}");
     let quiet = door.ask("POST /v1/sql", &[sql], "SELECT 1").await;
     assert!(quiet.json().get("notices").is_none() && quiet.header("diligence-notices").is_none(), "{quiet:?}");
     let in_header = json!([{ "severity": "NOTICE", "code": "00000", "message": "saw 4" }]);

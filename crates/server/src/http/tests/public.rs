@@ -40,6 +40,7 @@ async fn files_are_served_and_nothing_else() {
     }
     let answer = door.ask("POST /index.html", &[], "").await;
     assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
+    assert_eq!(door.ask("POST /absent", &[], "").await.status, 404, "a path that is not there takes no method");
     assert_eq!(door.get("/api/list", &[]).await.status, 200);
     assert!(door.get("/", &[]).await.body.contains("Diligence"), "the console keeps its place");
     // What changes is served as it is.
