@@ -462,9 +462,12 @@ impl Binder<'_> {
             });
             values.push(self.scalar(&arm.result, level)?);
         }
-        values.extend(otherwise.map(|otherwise| self.scalar(otherwise, level)).transpose()?);
-        let (mut values, sql_type) = self.in_common(values, "CASE")?;
-        let otherwise = if values.len() > tests.len() { values.pop().map(Box::new) } else { None };
+        // The type of ELSE is looked at first, as in PostgreSQL.
+        let otherwise = otherwise.map(|otherwise| self.scalar(otherwise, level)).transpose()?;
+        let has_otherwise = otherwise.is_some();
+        let (values, sql_type) = self.in_common(otherwise.into_iter().chain(values).collect(), "CASE")?;
+        let mut values = values.into_iter();
+        let otherwise = if has_otherwise { values.next().map(Box::new) } else { None };
         Ok(Scalar::Case { arms: tests.into_iter().zip(values).collect(), otherwise, sql_type })
     }
 

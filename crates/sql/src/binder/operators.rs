@@ -13,6 +13,7 @@ use diligence_types::sql_type::{Category, RecordField};
 
 use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
+use super::common_types::{beside_literals, common_of_values, has_length, is_open_parameter, with_room};
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
 
@@ -215,8 +216,8 @@ impl Binder<'_> {
     /// Values in their common type. Fails with 42804 if there is none: `what` is CASE, UNION, …
     pub(super) fn in_common(&self, scalars: Vec<Scalar>, what: &str) -> Result<(Vec<Scalar>, SqlType)> {
         let scalars = with_empty_maps(scalars);
-        let types = scalars.iter().map(Scalar::sql_type).collect::<Vec<_>>();
-        let common = self.collated_in_common(common_of(&types, what)?, &scalars)?;
+        let common = common_of_values(&scalars.iter().collect::<Vec<_>>(), what)?;
+        let common = self.collated_in_common(common, &scalars)?;
         // Records are decided here: nothing behind could put types into their fields.
         let common = if has_unknown_fields(&common) { of_texts(&common) } else { common };
         let scalars = scalars.into_iter().map(|scalar| self.cast(scalar, &common, Way::Implicit));
@@ -244,6 +245,7 @@ impl Binder<'_> {
             Err(error) => self.narrowed(name, arguments, error)?,
         };
         if !has_unknown(&call.returns) && !call.arguments.iter().any(has_unknown) {
+            let (call, arguments) = with_room(name, call, arguments)?;
             return self.called(call, arguments);
         }
         // Nothing says what is in the arrays: texts, as in PostgreSQL.
@@ -333,6 +335,15 @@ impl Binder<'_> {
         {
             return self.at_path(sign, function, sides);
         }
+        if let Some(comparison) = pattern_comparison(sign) {
+            return self.compare_bytes(sign, comparison, sides);
+        }
+        // An interval is added to a time of day from either side.
+        if let ("+", [interval, time]) = (sign, sides.as_slice())
+            && (interval.sql_type(), time.sql_type()) == (SqlType::Interval, SqlType::TimeTz)
+        {
+            return self.call(sign, sides.into_iter().rev().collect());
+        }
         // All elements count, whatever dimensions the arrays have.
         let are_arrays = sides.len() == 2 && sides.iter().all(|side| side.sql_type().element().is_some());
         if matches!(sign, "@>" | "<@" | "&&") && are_arrays {
@@ -340,6 +351,17 @@ impl Binder<'_> {
             return self.call(sign, sides);
         }
         self.call(sign, sides)
+    }
+
+    /// `a ~<~ b`: texts by their bytes, whatever their collation is. Fails with 42883 for values of other types.
+    fn compare_bytes(&self, sign: &str, comparison: Comparison, sides: Vec<Scalar>) -> Result<Scalar> {
+        let types = sides.iter().map(Scalar::sql_type).collect::<Vec<_>>();
+        let is_text = |sql_type: &SqlType| matches!(sql_type.category(), Category::String | Category::Unknown);
+        if sides.len() != 2 || !types.iter().all(is_text) {
+            return self.call(sign, sides);
+        }
+        let text = |side: Scalar| Ok(unlabelled(self.cast(side, &SqlType::Text, Way::Implicit)?));
+        self.keyed_comparison(comparison, sides.into_iter().map(text).collect::<Result<_>>()?)
     }
 
     /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path.
@@ -554,13 +576,20 @@ impl Binder<'_> {
             let any = Scalar::any(parts);
             return Ok(if is_negated { any.negate() } else { any });
         };
-        let derived = self.derived_collation(std::iter::once(&value).chain(&list))?;
+        let values = std::iter::once(&value).chain(&list).collect::<Vec<_>>();
+        let common = beside_literals(common, &values);
+        let derived = self.derived_collation(values)?;
         let common = match derived.decided(COMPARISON)? {
             Some(collation) => common.with_collation(Some(&collation)),
             None => common,
         };
         let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?)?);
-        let list = list.into_iter().map(|element| self.equality_key(self.cast(element, &common, Way::Implicit)?));
+        // A text for a parameter may be longer than those that it is compared with, and is not cut.
+        let any_length = if has_length(&common) { common.without_modifier() } else { common.clone() };
+        let list = list.into_iter().map(|element| {
+            let to = if is_open_parameter(&element) { &any_length } else { &common };
+            self.equality_key(self.cast(element, to, Way::Implicit)?)
+        });
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
 }
@@ -754,6 +783,17 @@ pub(super) fn sign_comparison(sign: &str) -> Option<Comparison> {
         "<=" => Comparison::LessOrEqual,
         ">" => Comparison::Greater,
         ">=" => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// The comparison of an operator that PostgreSQL has for indexes of patterns.
+fn pattern_comparison(sign: &str) -> Option<Comparison> {
+    Some(match sign {
+        "~<~" => Comparison::Less,
+        "~<=~" => Comparison::LessOrEqual,
+        "~>~" => Comparison::Greater,
+        "~>=~" => Comparison::GreaterOrEqual,
         _ => return None,
     })
 }
