@@ -96,7 +96,7 @@ pub(super) fn with_room(name: &str, call: ScalarCall, arguments: Vec<Scalar>) ->
     let mut given = Vec::with_capacity(arguments.len());
     for (index, argument) in arguments.into_iter().enumerate() {
         given.push(match number_in_quotes(&argument) {
-            Some(number) if call.arguments.get(index).is_some_and(|to| !has_digits(to, &number.sql_type)) => {
+            Some(number) if call.arguments.get(index).is_some_and(|to| !has_digits(to, &number)) => {
                 has_numbers = true;
                 Scalar::Constant(number)
             }
@@ -124,15 +124,14 @@ pub(super) fn with_room(name: &str, call: ScalarCall, arguments: Vec<Scalar>) ->
     Ok((call, given))
 }
 
-/// Whether a type holds all digits of a number's type.
-fn has_digits(sql_type: &SqlType, number: &SqlType) -> bool {
-    let before = |digits: (u8, i8)| i16::from(digits.0) - i16::from(digits.1);
-    match (sql_type, number) {
-        (SqlType::Numeric(Some(held)), SqlType::Numeric(Some(wanted))) => {
-            wanted.1 <= held.1 && before(*wanted) <= before(*held)
-        }
-        _ => true,
-    }
+/// Whether a type holds all digits of a number.
+fn has_digits(sql_type: &SqlType, number: &Constant) -> bool {
+    let SqlType::Numeric(Some((precision, scale))) = sql_type else { return true };
+    let (before, behind) = match (&number.sql_type, &number.value) {
+        (SqlType::Numeric(Some((precision, scale))), _) => (i16::from(*precision) - i16::from(*scale), *scale),
+        (_, value) => (i16::try_from(value.to_string().trim_start_matches('-').len()).unwrap_or(i16::MAX), 0),
+    };
+    behind <= *scale && before <= i16::from(*precision) - i16::from(*scale)
 }
 
 /// Whether a parameter's type is decided by what stands beside it.
