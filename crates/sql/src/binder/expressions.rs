@@ -50,11 +50,20 @@ impl Binder<'_> {
             },
             Expr::Nested(inner) => self.scalar(inner, level),
             Expr::BinaryOp { left, op, right } => {
-                self.binary(expression, left, op, right, level).map_err(|error| placed(error, || place(left.as_ref())))
+                let sides = [left.as_ref(), right.as_ref()];
+                let found = self.binary(expression, left, op, right, level);
+                found.map_err(|error| placed(at_literal(error, sides.into_iter()), || place(left.as_ref())))
             }
             Expr::Function(function) => self
                 .function(function, level)
                 .map_err(|error| placed(error, || function.name.0.last()?.as_ident().and_then(name_place))),
+            Expr::Case { conditions, else_result, .. } => self.other(expression, level).map_err(|error| {
+                let values = conditions.iter().map(|arm| &arm.result).chain(else_result.as_deref());
+                placed(at_literal(error, values), || place(expression))
+            }),
+            Expr::Array(array) => self
+                .other(expression, level)
+                .map_err(|error| placed(at_literal(error, array.elem.iter()), || place(expression))),
             other => self.other(other, level).map_err(|error| placed(error, || place(other))),
         })
     }
@@ -515,6 +524,21 @@ impl Binder<'_> {
         }
         let (elements, common) = self.in_common(elements, "ARRAY")?;
         Ok(Scalar::Array { elements, sql_type: SqlType::array_of(common) })
+    }
+}
+
+/// An error about a value that a literal cannot be, with the place of the only literal in quotes among expressions.
+fn at_literal<'e>(error: Error, expressions: impl Iterator<Item = &'e Expr>) -> Error {
+    if error.span().is_some() || !error.code().is_some_and(|code| code.starts_with("22")) {
+        return error;
+    }
+    let is_quoted = |expression: &&Expr| {
+        matches!(expression, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), .. }))
+    };
+    let mut quoted = expressions.filter(is_quoted);
+    match (quoted.next(), quoted.next()) {
+        (Some(only), None) => placed(error, || place(only)),
+        _ => error,
     }
 }
 

@@ -507,7 +507,7 @@ pub(crate) fn normalized(name: &Ident) -> String {
 }
 
 /// Where a name stands in the text.
-fn name_place(name: &Ident) -> Option<Span> {
+pub(crate) fn name_place(name: &Ident) -> Option<Span> {
     let start = name.span.start;
     (start.line > 0).then_some(Span { line: start.line, column: start.column })
 }
