@@ -222,9 +222,9 @@ impl Binder<'_> {
                 self.call("overlay", arguments)
             }
             Expr::Collate { expr, collation } => self.collated(expr, collation, level),
-            Expr::Case { operand, conditions, else_result, .. } => {
+            Expr::Case { operand, conditions, else_result, .. } => self.without_rows("CASE", level, || {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), level)
-            }
+            }),
             Expr::Exists { subquery, negated } => {
                 let rows = self.subquery(subquery, level)?;
                 let exists = subquery_scalar(SubqueryKind::Exists, rows);
