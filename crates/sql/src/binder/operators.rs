@@ -122,6 +122,14 @@ impl Binder<'_> {
                 if from == *to || from.has_collation() && from.uncollated() == *to {
                     return Ok(scalar);
                 }
+                match (&from, to) {
+                    (SqlType::Char(Some(_)), SqlType::Char(None)) => return self.with_blanks(scalar),
+                    (SqlType::Char(None), SqlType::Text | SqlType::Varchar(_) | SqlType::Name) => {
+                        let text = self.call("rtrim", vec![scalar.cast(SqlType::Text, false)])?;
+                        return self.cast(text, to, way);
+                    }
+                    _ => {}
+                }
                 let derived = self.derived_collation([&scalar])?;
                 let (input, is_try) = (Box::new(scalar), way == Way::Try);
                 let cast = Scalar::Cast { input, to: to.clone(), is_try, is_explicit: way.is_explicit() };
