@@ -1,5 +1,5 @@
-//! Where a recursive query may read itself: once, in the FROM of its second term, and in no place where a row that comes
-//! later could take one away again.
+//! Where a recursive query may read itself: once, in the FROM of its second term, and in no place where a row that
+//! comes later could take one away again.
 //!
 //! These are PostgreSQL's rules. Without them the rows would depend on how many there are at each step, and many such
 //! queries would have no end.
