@@ -4,8 +4,10 @@
 //! `COALESCE(v, 'a long text')` the text stays whole, however few characters the type of `v` has, and
 //! `c IN ('1.504')` compares all digits.
 
+use std::sync::Arc;
+
 use datafusion_common::ScalarValue;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::common_type;
 use diligence_types::functions::{ScalarCall, resolve_scalar};
@@ -13,8 +15,34 @@ use diligence_types::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
 
 use super::Binder;
 use super::literals::number;
-use super::operators::{common_of, has_unknown};
 use crate::algebra::{Constant, Scalar};
+
+/// The type that all become. Fails with 42804 if there is none.
+pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
+    if let Some(common) = common_type(types) {
+        return Ok(if common == SqlType::Unknown { SqlType::Text } else { common });
+    }
+    if let Some(maps) = types.iter().map(pair_of).collect::<Option<Vec<_>>>()
+        && maps.iter().any(Option::is_some)
+    {
+        let (keys, values): (Vec<_>, Vec<_>) = maps.into_iter().flatten().cloned().unzip();
+        return Ok(SqlType::Map(Arc::new((common_of(&keys, what)?, common_of(&values, what)?))));
+    }
+    let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
+    let first = known.next().cloned().unwrap_or(SqlType::Text);
+    let other = known.find(|other| common_type(&[first.clone(), (*other).clone()]).is_none());
+    let other = other.cloned().unwrap_or_else(|| first.clone());
+    Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
+}
+
+/// The types of a map's keys and values; nothing of what has no type yet, `None` for other types.
+fn pair_of(sql_type: &SqlType) -> Option<Option<&(SqlType, SqlType)>> {
+    match sql_type {
+        SqlType::Map(pair) => Some(Some(pair.as_ref())),
+        SqlType::Unknown => Some(None),
+        _ => None,
+    }
+}
 
 /// The type that all of these values become. Fails with 42804 if there is none: `what` is CASE, UNION, …
 pub(super) fn common_of_values(values: &[&Scalar], what: &str) -> Result<SqlType> {
@@ -190,4 +218,14 @@ fn literal_number(scalar: &Scalar) -> Option<SqlType> {
 pub(super) fn number_in_quotes(scalar: &Scalar) -> Option<Constant> {
     let constant = number(literal_of(scalar)?.trim(), false).ok()?;
     (constant.sql_type != SqlType::Double).then_some(constant)
+}
+
+/// Whether a part of a type is not decided.
+pub(super) fn has_unknown(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Unknown => true,
+        SqlType::Array(element) => has_unknown(element),
+        SqlType::Record(fields) => fields.iter().any(|field| has_unknown(&field.sql_type)),
+        _ => false,
+    }
 }

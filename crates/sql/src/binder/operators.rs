@@ -1,7 +1,5 @@
 //! Calls, casts and comparisons: overloads are chosen, arguments cast, and literals get their types.
 
-use std::sync::Arc;
-
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
@@ -13,7 +11,7 @@ use diligence_types::sql_type::{Category, RecordField};
 
 use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
-use super::common_types::{beside_literals, common_of_values, has_length, is_open_parameter, with_room};
+use super::common_types::{beside_literals, common_of_values, has_length, has_unknown, is_open_parameter, with_room};
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
 
@@ -607,33 +605,6 @@ fn compares(sql_type: &SqlType) -> bool {
     !matches!(sql_type, SqlType::Json | SqlType::Void | SqlType::Unknown)
 }
 
-/// The type that all become. Fails with 42804 if there is none.
-pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
-    if let Some(common) = coercion::common_type(types) {
-        return Ok(if common == SqlType::Unknown { SqlType::Text } else { common });
-    }
-    if let Some(maps) = types.iter().map(pair_of).collect::<Option<Vec<_>>>()
-        && maps.iter().any(Option::is_some)
-    {
-        let (keys, values): (Vec<_>, Vec<_>) = maps.into_iter().flatten().cloned().unzip();
-        return Ok(SqlType::Map(Arc::new((common_of(&keys, what)?, common_of(&values, what)?))));
-    }
-    let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
-    let first = known.next().cloned().unwrap_or(SqlType::Text);
-    let other = known.find(|other| coercion::common_type(&[first.clone(), (*other).clone()]).is_none());
-    let other = other.cloned().unwrap_or_else(|| first.clone());
-    Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
-}
-
-/// The types of a map's keys and values; nothing of what has no type yet, `None` for other types.
-fn pair_of(sql_type: &SqlType) -> Option<Option<&(SqlType, SqlType)>> {
-    match sql_type {
-        SqlType::Map(pair) => Some(Some(pair.as_ref())),
-        SqlType::Unknown => Some(None),
-        _ => None,
-    }
-}
-
 /// Whether a value is `MAP {}`, of which nothing says what would be in it.
 fn is_empty_map(scalar: &Scalar) -> bool {
     let is_nothing = |part: &Scalar| matches!(part, Scalar::Array { elements, .. } if elements.is_empty());
@@ -757,16 +728,6 @@ fn refuse_dissimilar(left: &RecordType, right: &RecordType) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether a part of a type is not decided.
-pub(super) fn has_unknown(sql_type: &SqlType) -> bool {
-    match sql_type {
-        SqlType::Unknown => true,
-        SqlType::Array(element) => has_unknown(element),
-        SqlType::Record(fields) => fields.iter().any(|field| has_unknown(&field.sql_type)),
-        _ => false,
-    }
 }
 
 /// The comparison that an operator of the engine's is.

@@ -18,7 +18,6 @@ use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem, Value, With};
 pub(super) use super::clauses::Clause;
 use super::fields::has_fields;
 use super::grouping::GroupingCall;
-use super::table_numbers::system_column_hint;
 use super::windows::WindowUse;
 use super::{Binder, name_place, normalized};
 use crate::algebra::{AggregateItem, Column, ColumnId, Constant, FunctionItem, Scalar, WithId};
@@ -788,7 +787,7 @@ impl Binder<'_> {
                     }
                     let text = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
                     let error = Error::input(format!("no column is named '{text}'")).with_code("42703");
-                    if let Some(hint) = system_column_hint(name) {
+                    if let Some(hint) = errors::system_column_hint(&name.value) {
                         return Err(errors::at(error, name_place(name)).with_hint(hint));
                     }
                     let known = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
@@ -875,7 +874,7 @@ impl Binder<'_> {
 fn unknown_column(name: &Ident, level: &Level<'_>) -> Error {
     let error = Error::input(format!("no column is named '{}'", name.value)).with_code("42703");
     let error = errors::at(error, name_place(name));
-    if let Some(hint) = system_column_hint(name) {
+    if let Some(hint) = errors::system_column_hint(&name.value) {
         return error.with_hint(hint);
     }
     let known = level.chain().flat_map(|at| at.names.columns()).map(|column| column.name.clone()).collect::<Vec<_>>();

@@ -1,5 +1,4 @@
-//! PostgreSQL's system columns: `tableoid`, the number of the table that a row is of, and what is said of those that
-//! there are not.
+//! `tableoid`: the number of the table that a row is of.
 
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
@@ -8,15 +7,12 @@ use diligence_types::sql_type::OidKind;
 use sqlparser::ast::Ident;
 
 use super::scope::{Level, Source};
-use super::{Binder, name_place, normalized};
+use super::{Binder, name_place};
 use crate::algebra::{Constant, Scalar};
 use crate::errors;
 
 /// What the column is called.
 const NAME: &str = "tableoid";
-
-/// Columns of transactions, which rows do not have.
-const SYSTEM_COLUMNS: [&str; 4] = ["xmin", "xmax", "cmin", "cmax"];
 
 /// A table's name as it is written, which `regclass` reads.
 pub(super) fn written(parts: &[&Ident]) -> String {
@@ -56,12 +52,4 @@ impl Binder<'_> {
         let number = Constant { value: ScalarValue::Int64(Some(number)), sql_type: SqlType::OID };
         Some(source.where_it_is(Scalar::Constant(number)))
     }
-}
-
-/// What to use in place of a column that every table of PostgreSQL's has, and none has here.
-pub(super) fn system_column_hint(name: &Ident) -> Option<&'static str> {
-    SYSTEM_COLUMNS.contains(&normalized(name).as_str()).then_some(
-        "rows have no numbers of transactions here: compare a column of your own that each change sets, \
-         or ctid, which each update changes",
-    )
 }

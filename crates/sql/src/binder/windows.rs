@@ -14,9 +14,9 @@ use sqlparser::ast::{
     NullTreatment, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 
-use super::common_types::common_of_values;
+use super::common_types::{common_of, common_of_values};
 use super::functions::{bare_name, is_distinct, written};
-use super::operators::{Way, common_of};
+use super::operators::Way;
 use super::scope::{Clause, Level};
 use super::{Binder, name_place, normalized, place, placed};
 use crate::algebra::{
