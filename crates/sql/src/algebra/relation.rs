@@ -706,6 +706,12 @@ impl Relation {
         }
     }
 
+    /// Whether two expressions are written alike: subqueries in them may have been bound one by one.
+    pub(crate) fn are_alike(one: &Scalar, other: &Scalar) -> bool {
+        one == other
+            || one.has_subquery() && other.has_subquery() && Self::numbered_alike(one) == Self::numbered_alike(other)
+    }
+
     /// Gives every produced column a new number, and notes which.
     fn number_anew(&mut self, numbers: &Numbers, renamed: &mut HashMap<ColumnId, ColumnId>) {
         for id in self.produced() {

@@ -225,10 +225,10 @@ impl Binder<'_> {
         }
         let scalar = self.typed_scalar(expression, level)?;
         // An item that is the same expression is the group.
-        if let Some(index) = items.iter().position(|item| is_alike(&item.scalar, &scalar)) {
+        if let Some(index) = items.iter().position(|item| Relation::are_alike(&item.scalar, &scalar)) {
             return self.group_of_item(index, items, level, groups);
         }
-        let known = groups.scalars.iter().position(|other| is_alike(other, &scalar));
+        let known = groups.scalars.iter().position(|other| Relation::are_alike(other, &scalar));
         Ok(known.unwrap_or_else(|| groups.add(scalar)))
     }
 
@@ -360,7 +360,7 @@ impl Binder<'_> {
     fn grouping_mask(&self, grouping: &GroupingCall, groups: &Groups) -> Result<Scalar> {
         let mut indexes = Vec::with_capacity(grouping.arguments.len());
         for argument in &grouping.arguments {
-            let index = groups.scalars.iter().position(|group| is_alike(group, argument));
+            let index = groups.scalars.iter().position(|group| Relation::are_alike(group, argument));
             indexes.push(index.ok_or_else(|| {
                 let message = "arguments to GROUPING must be grouping expressions of the associated query level";
                 Error::input(message).with_code("42803")
@@ -418,14 +418,6 @@ struct Above<'g, 's> {
     inputs: &'g HashMap<ColumnId, &'g Column>,
     masks: &'g HashMap<ColumnId, Scalar>,
     level: &'g Level<'s>,
-}
-
-/// Whether two expressions are written alike: subqueries in them may have been bound one by one.
-fn is_alike(one: &Scalar, other: &Scalar) -> bool {
-    one == other
-        || one.has_subquery()
-            && other.has_subquery()
-            && Relation::numbered_alike(one) == Relation::numbered_alike(other)
 }
 
 impl Above<'_, '_> {
