@@ -6,6 +6,9 @@ use std::collections::HashSet;
 use diligence_base::{Error, ErrorKind, Span};
 use sqlparser::parser::ParserError;
 
+/// Columns of transactions, which rows do not have.
+const SYSTEM_COLUMNS: [&str; 4] = ["xmin", "xmax", "cmin", "cmax"];
+
 /// Names listed in a hint at most.
 const NAMES_LISTED_MAX: usize = 12;
 
@@ -41,6 +44,14 @@ pub(crate) fn at_end(error: Error, end: Span) -> Error {
         None if unplaced => error.with_span(end),
         None => error,
     }
+}
+
+/// What to use in place of a column that every table of PostgreSQL's has, and none has here.
+pub(crate) fn system_column_hint(name: &str) -> Option<&'static str> {
+    SYSTEM_COLUMNS.contains(&name.to_lowercase().as_str()).then_some(
+        "rows have no numbers of transactions here: compare a column of your own that each change sets, \
+         or ctid, which each update changes",
+    )
 }
 
 /// The error with the nearest known name as its hint, or the known names if there are few.

@@ -69,6 +69,11 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
+    /// Numbers that no statement comes to.
+    fn beyond() -> Self {
+        Self { columns: Cell::new(u32::MAX / 2), withs: Cell::default() }
+    }
+
     /// A new column's number.
     pub(crate) fn column(&self) -> ColumnId {
         ColumnId(self.columns.replace(self.columns.get() + 1))

@@ -695,6 +695,23 @@ impl Relation {
         (copy, renamed)
     }
 
+    /// An expression whose subqueries have numbers by the order of their parts: those of two that are written alike are
+    /// equal, though each was bound by itself.
+    pub(crate) fn numbered_alike(scalar: &Scalar) -> Scalar {
+        let numbers = Numbers::beyond();
+        let column = numbers.named("", scalar.sql_type(), true);
+        match Self::one_row().mapped(vec![(column, scalar.clone())]).with_new_ids(&numbers) {
+            (Self::Map { mut columns, .. }, _) if columns.len() == 1 => columns.remove(0).1,
+            _ => scalar.clone(),
+        }
+    }
+
+    /// Whether two expressions are written alike: subqueries in them may have been bound one by one.
+    pub(crate) fn are_alike(one: &Scalar, other: &Scalar) -> bool {
+        one == other
+            || one.has_subquery() && other.has_subquery() && Self::numbered_alike(one) == Self::numbered_alike(other)
+    }
+
     /// Gives every produced column a new number, and notes which.
     fn number_anew(&mut self, numbers: &Numbers, renamed: &mut HashMap<ColumnId, ColumnId>) {
         for id in self.produced() {

@@ -50,11 +50,20 @@ impl Binder<'_> {
             },
             Expr::Nested(inner) => self.scalar(inner, level),
             Expr::BinaryOp { left, op, right } => {
-                self.binary(expression, left, op, right, level).map_err(|error| placed(error, || place(left.as_ref())))
+                let sides = [left.as_ref(), right.as_ref()];
+                let found = self.binary(expression, left, op, right, level);
+                found.map_err(|error| placed(at_literal(error, sides.into_iter()), || place(left.as_ref())))
             }
             Expr::Function(function) => self
                 .function(function, level)
                 .map_err(|error| placed(error, || function.name.0.last()?.as_ident().and_then(name_place))),
+            Expr::Case { conditions, else_result, .. } => self.other(expression, level).map_err(|error| {
+                let values = conditions.iter().map(|arm| &arm.result).chain(else_result.as_deref());
+                placed(at_literal(error, values), || place(expression))
+            }),
+            Expr::Array(array) => self
+                .other(expression, level)
+                .map_err(|error| placed(at_literal(error, array.elem.iter()), || place(expression))),
             other => self.other(other, level).map_err(|error| placed(error, || place(other))),
         })
     }
@@ -213,9 +222,9 @@ impl Binder<'_> {
                 self.call("overlay", arguments)
             }
             Expr::Collate { expr, collation } => self.collated(expr, collation, level),
-            Expr::Case { operand, conditions, else_result, .. } => {
+            Expr::Case { operand, conditions, else_result, .. } => self.without_rows("CASE", level, || {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), level)
-            }
+            }),
             Expr::Exists { subquery, negated } => {
                 let rows = self.subquery(subquery, level)?;
                 let exists = subquery_scalar(SubqueryKind::Exists, rows);
@@ -462,9 +471,12 @@ impl Binder<'_> {
             });
             values.push(self.scalar(&arm.result, level)?);
         }
-        values.extend(otherwise.map(|otherwise| self.scalar(otherwise, level)).transpose()?);
-        let (mut values, sql_type) = self.in_common(values, "CASE")?;
-        let otherwise = if values.len() > tests.len() { values.pop().map(Box::new) } else { None };
+        // The type of ELSE is looked at first, as in PostgreSQL.
+        let otherwise = otherwise.map(|otherwise| self.scalar(otherwise, level)).transpose()?;
+        let has_otherwise = otherwise.is_some();
+        let (values, sql_type) = self.in_common(otherwise.into_iter().chain(values).collect(), "CASE")?;
+        let mut values = values.into_iter();
+        let otherwise = if has_otherwise { values.next().map(Box::new) } else { None };
         Ok(Scalar::Case { arms: tests.into_iter().zip(values).collect(), otherwise, sql_type })
     }
 
@@ -512,6 +524,21 @@ impl Binder<'_> {
         }
         let (elements, common) = self.in_common(elements, "ARRAY")?;
         Ok(Scalar::Array { elements, sql_type: SqlType::array_of(common) })
+    }
+}
+
+/// An error about a value that a literal cannot be, with the place of the only literal in quotes among expressions.
+fn at_literal<'e>(error: Error, expressions: impl Iterator<Item = &'e Expr>) -> Error {
+    if error.span().is_some() || !error.code().is_some_and(|code| code.starts_with("22")) {
+        return error;
+    }
+    let is_quoted = |expression: &&Expr| {
+        matches!(expression, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), .. }))
+    };
+    let mut quoted = expressions.filter(is_quoted);
+    match (quoted.next(), quoted.next()) {
+        (Some(only), None) => placed(error, || place(only)),
+        _ => error,
     }
 }
 

@@ -13,10 +13,11 @@ use sqlparser::ast::{
     ObjectName, Query, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins,
 };
 
+use super::common_types::common_of;
 use super::functions::{bare_name, is_row_function, written};
 use super::join_kinds::JoinedKind;
 use super::lists::ELEMENTS;
-use super::operators::{Way, common_of};
+use super::operators::Way;
 use super::samples::{nearest, row_count, sample_of, seed_of};
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::targets::Target;

@@ -364,7 +364,7 @@ impl Binder<'_> {
         let wrong = |wanted: &str| Error::input(format!("{name} takes {wanted}")).with_code("42883");
         Ok(Some(match name {
             "coalesce" | "ifnull" | "nvl" if name == "coalesce" || !has_function(name) => {
-                let (values, _) = self.in_common(bound()?, "COALESCE")?;
+                let (values, _) = self.in_common(self.without_rows("COALESCE", level, bound)?, "COALESCE")?;
                 match values.len() {
                     0 => return Err(wrong("at least one argument")),
                     1 => values.into_iter().next().ok_or_else(|| Error::bug("no argument"))?,

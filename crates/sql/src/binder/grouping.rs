@@ -225,10 +225,10 @@ impl Binder<'_> {
         }
         let scalar = self.typed_scalar(expression, level)?;
         // An item that is the same expression is the group.
-        if let Some(index) = items.iter().position(|item| item.scalar == scalar) {
+        if let Some(index) = items.iter().position(|item| Relation::are_alike(&item.scalar, &scalar)) {
             return self.group_of_item(index, items, level, groups);
         }
-        let known = groups.scalars.iter().position(|other| *other == scalar);
+        let known = groups.scalars.iter().position(|other| Relation::are_alike(other, &scalar));
         Ok(known.unwrap_or_else(|| groups.add(scalar)))
     }
 
@@ -347,7 +347,9 @@ impl Binder<'_> {
         for grouping in groupings.iter() {
             masks.insert(grouping.column.id, self.grouping_mask(grouping, groups)?);
         }
-        let above = Above { groups, inputs: &inputs, masks: &masks, level };
+        let alike = groups.scalars.iter().enumerate().filter(|(_, group)| group.has_subquery());
+        let alike = alike.map(|(index, group)| (index, Relation::numbered_alike(group))).collect();
+        let above = Above { groups, alike, inputs: &inputs, masks: &masks, level };
         for scalar in scalars {
             above.replace(scalar)?;
         }
@@ -358,7 +360,7 @@ impl Binder<'_> {
     fn grouping_mask(&self, grouping: &GroupingCall, groups: &Groups) -> Result<Scalar> {
         let mut indexes = Vec::with_capacity(grouping.arguments.len());
         for argument in &grouping.arguments {
-            let index = groups.scalars.iter().position(|group| group == argument);
+            let index = groups.scalars.iter().position(|group| Relation::are_alike(group, argument));
             indexes.push(index.ok_or_else(|| {
                 let message = "arguments to GROUPING must be grouping expressions of the associated query level";
                 Error::input(message).with_code("42803")
@@ -411,14 +413,25 @@ impl Groups {
 /// Replaces what is below the groups by what is above.
 struct Above<'g, 's> {
     groups: &'g Groups,
+    /// The groups with subqueries, as [`Relation::numbered_alike`] has them.
+    alike: Vec<(usize, Scalar)>,
     inputs: &'g HashMap<ColumnId, &'g Column>,
     masks: &'g HashMap<ColumnId, Scalar>,
     level: &'g Level<'s>,
 }
 
 impl Above<'_, '_> {
+    fn group_of(&self, scalar: &Scalar) -> Option<usize> {
+        let same = self.groups.scalars.iter().position(|group| group == scalar);
+        if same.is_some() || self.alike.is_empty() || !scalar.has_subquery() {
+            return same;
+        }
+        let scalar = Relation::numbered_alike(scalar);
+        self.alike.iter().find(|(_, group)| *group == scalar).map(|(index, _)| *index)
+    }
+
     fn replace(&self, scalar: &mut Scalar) -> Result<()> {
-        if let Some(index) = self.groups.scalars.iter().position(|group| group == scalar) {
+        if let Some(index) = self.group_of(scalar) {
             *scalar = self.groups.columns[index].clone();
             return Ok(());
         }

@@ -32,6 +32,7 @@ mod catalog_queries;
 mod changes;
 mod clauses;
 mod collations;
+mod common_types;
 mod composed;
 mod domains;
 mod duckdb;
@@ -64,6 +65,7 @@ mod operators;
 mod order;
 mod patterns;
 mod program_calls;
+mod recursion;
 mod routines;
 mod row_functions;
 mod samples;
@@ -507,7 +509,7 @@ pub(crate) fn normalized(name: &Ident) -> String {
 }
 
 /// Where a name stands in the text.
-fn name_place(name: &Ident) -> Option<Span> {
+pub(crate) fn name_place(name: &Ident) -> Option<Span> {
     let start = name.span.start;
     (start.line > 0).then_some(Span { line: start.line, column: start.column })
 }

@@ -1,7 +1,5 @@
 //! Calls, casts and comparisons: overloads are chosen, arguments cast, and literals get their types.
 
-use std::sync::Arc;
-
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
@@ -13,6 +11,7 @@ use diligence_types::sql_type::{Category, RecordField};
 
 use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
+use super::common_types::{beside_literals, common_of_values, has_length, has_unknown, is_open_parameter, with_room};
 use super::fields::with_nulls_of;
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
@@ -122,6 +121,14 @@ impl Binder<'_> {
                 if from == *to || from.has_collation() && from.uncollated() == *to {
                     return Ok(scalar);
                 }
+                match (&from, to) {
+                    (SqlType::Char(Some(_)), SqlType::Char(None)) => return self.with_blanks(scalar),
+                    (SqlType::Char(None), SqlType::Text | SqlType::Varchar(_) | SqlType::Name) => {
+                        let text = self.call("rtrim", vec![scalar.cast(SqlType::Text, false)])?;
+                        return self.cast(text, to, way);
+                    }
+                    _ => {}
+                }
                 let derived = self.derived_collation([&scalar])?;
                 let (input, is_try) = (Box::new(scalar), way == Way::Try);
                 let cast = Scalar::Cast { input, to: to.clone(), is_try, is_explicit: way.is_explicit() };
@@ -217,8 +224,8 @@ impl Binder<'_> {
     /// Values in their common type. Fails with 42804 if there is none: `what` is CASE, UNION, …
     pub(super) fn in_common(&self, scalars: Vec<Scalar>, what: &str) -> Result<(Vec<Scalar>, SqlType)> {
         let scalars = with_empty_maps(scalars);
-        let types = scalars.iter().map(Scalar::sql_type).collect::<Vec<_>>();
-        let common = self.collated_in_common(common_of(&types, what)?, &scalars)?;
+        let common = common_of_values(&scalars.iter().collect::<Vec<_>>(), what)?;
+        let common = self.collated_in_common(common, &scalars)?;
         // Records are decided here: nothing behind could put types into their fields.
         let common = if has_unknown_fields(&common) { of_texts(&common) } else { common };
         let scalars = scalars.into_iter().map(|scalar| self.cast(scalar, &common, Way::Implicit));
@@ -246,6 +253,7 @@ impl Binder<'_> {
             Err(error) => self.narrowed(name, arguments, error)?,
         };
         if !has_unknown(&call.returns) && !call.arguments.iter().any(has_unknown) {
+            let (call, arguments) = with_room(name, call, arguments)?;
             return self.called(call, arguments);
         }
         // Nothing says what is in the arrays: texts, as in PostgreSQL.
@@ -342,6 +350,15 @@ impl Binder<'_> {
         {
             return self.at_path(sign, function, sides);
         }
+        if let Some(comparison) = pattern_comparison(sign) {
+            return self.compare_bytes(sign, comparison, sides);
+        }
+        // An interval is added to a time of day from either side.
+        if let ("+", [interval, time]) = (sign, sides.as_slice())
+            && (interval.sql_type(), time.sql_type()) == (SqlType::Interval, SqlType::TimeTz)
+        {
+            return self.call(sign, sides.into_iter().rev().collect());
+        }
         // All elements count, whatever dimensions the arrays have.
         let are_arrays = sides.len() == 2 && sides.iter().all(|side| side.sql_type().element().is_some());
         if matches!(sign, "@>" | "<@" | "&&") && are_arrays {
@@ -349,6 +366,17 @@ impl Binder<'_> {
             return self.call(sign, sides);
         }
         self.call(sign, sides)
+    }
+
+    /// `a ~<~ b`: texts by their bytes, whatever their collation is. Fails with 42883 for values of other types.
+    fn compare_bytes(&self, sign: &str, comparison: Comparison, sides: Vec<Scalar>) -> Result<Scalar> {
+        let types = sides.iter().map(Scalar::sql_type).collect::<Vec<_>>();
+        let is_text = |sql_type: &SqlType| matches!(sql_type.category(), Category::String | Category::Unknown);
+        if sides.len() != 2 || !types.iter().all(is_text) {
+            return self.call(sign, sides);
+        }
+        let text = |side: Scalar| Ok(unlabelled(self.cast(side, &SqlType::Text, Way::Implicit)?));
+        self.keyed_comparison(comparison, sides.into_iter().map(text).collect::<Result<_>>()?)
     }
 
     /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path.
@@ -582,13 +610,20 @@ impl Binder<'_> {
             let any = Scalar::any(parts);
             return Ok(if is_negated { any.negate() } else { any });
         };
-        let derived = self.derived_collation(std::iter::once(&value).chain(&list))?;
+        let values = std::iter::once(&value).chain(&list).collect::<Vec<_>>();
+        let common = beside_literals(common, &values);
+        let derived = self.derived_collation(values)?;
         let common = match derived.decided(COMPARISON)? {
             Some(collation) => common.with_collation(Some(&collation)),
             None => common,
         };
         let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?)?);
-        let list = list.into_iter().map(|element| self.equality_key(self.cast(element, &common, Way::Implicit)?));
+        // A text for a parameter may be longer than those that it is compared with, and is not cut.
+        let any_length = if has_length(&common) { common.without_modifier() } else { common.clone() };
+        let list = list.into_iter().map(|element| {
+            let to = if is_open_parameter(&element) { &any_length } else { &common };
+            self.equality_key(self.cast(element, to, Way::Implicit)?)
+        });
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
 }
@@ -607,33 +642,6 @@ fn beside_null<'s>(left: &'s Scalar, right: &'s Scalar) -> Option<&'s Scalar> {
 /// Whether values of a type are equal or not.
 fn compares(sql_type: &SqlType) -> bool {
     !matches!(sql_type, SqlType::Json | SqlType::Void | SqlType::Unknown)
-}
-
-/// The type that all become. Fails with 42804 if there is none.
-pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
-    if let Some(common) = coercion::common_type(types) {
-        return Ok(if common == SqlType::Unknown { SqlType::Text } else { common });
-    }
-    if let Some(maps) = types.iter().map(pair_of).collect::<Option<Vec<_>>>()
-        && maps.iter().any(Option::is_some)
-    {
-        let (keys, values): (Vec<_>, Vec<_>) = maps.into_iter().flatten().cloned().unzip();
-        return Ok(SqlType::Map(Arc::new((common_of(&keys, what)?, common_of(&values, what)?))));
-    }
-    let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
-    let first = known.next().cloned().unwrap_or(SqlType::Text);
-    let other = known.find(|other| coercion::common_type(&[first.clone(), (*other).clone()]).is_none());
-    let other = other.cloned().unwrap_or_else(|| first.clone());
-    Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
-}
-
-/// The types of a map's keys and values; nothing of what has no type yet, `None` for other types.
-fn pair_of(sql_type: &SqlType) -> Option<Option<&(SqlType, SqlType)>> {
-    match sql_type {
-        SqlType::Map(pair) => Some(Some(pair.as_ref())),
-        SqlType::Unknown => Some(None),
-        _ => None,
-    }
 }
 
 /// Whether a value is `MAP {}`, of which nothing says what would be in it.
@@ -761,16 +769,6 @@ fn refuse_dissimilar(left: &RecordType, right: &RecordType) -> Result<()> {
     Ok(())
 }
 
-/// Whether a part of a type is not decided.
-pub(super) fn has_unknown(sql_type: &SqlType) -> bool {
-    match sql_type {
-        SqlType::Unknown => true,
-        SqlType::Array(element) => has_unknown(element),
-        SqlType::Record(fields) => fields.iter().any(|field| has_unknown(&field.sql_type)),
-        _ => false,
-    }
-}
-
 /// The comparison that an operator of the engine's is.
 fn comparison_of(special: Special) -> Option<Comparison> {
     Some(match special {
@@ -793,6 +791,17 @@ pub(super) fn sign_comparison(sign: &str) -> Option<Comparison> {
         "<=" => Comparison::LessOrEqual,
         ">" => Comparison::Greater,
         ">=" => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+/// The comparison of an operator that PostgreSQL has for indexes of patterns.
+fn pattern_comparison(sign: &str) -> Option<Comparison> {
+    Some(match sign {
+        "~<~" => Comparison::Less,
+        "~<=~" => Comparison::LessOrEqual,
+        "~>~" => Comparison::Greater,
+        "~>=~" => Comparison::GreaterOrEqual,
         _ => return None,
     })
 }

@@ -60,7 +60,7 @@ impl Binder<'_> {
             _ => {}
         }
         let scalar = self.typed_scalar(expression, level)?;
-        match items.iter().position(|item| item.scalar == scalar) {
+        match items.iter().position(|item| Relation::are_alike(&item.scalar, &scalar)) {
             Some(index) => Ok(By::Item(index)),
             None => Ok(By::Scalar(scalar)),
         }

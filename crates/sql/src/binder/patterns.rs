@@ -141,12 +141,28 @@ impl Binder<'_> {
         Ok(Scalar::Like { value, pattern, escape, is_negated, ignores_case })
     }
 
-    /// A value of `char(n)` as a text with the blanks that fill it, which are not held; any other value as it is.
+    /// A value of `char(n)` as a text with the blanks that fill it, which are not held; one of `bpchar` with those that
+    /// it has; any other value as it is.
     pub(super) fn padded(&self, value: Scalar) -> Result<Scalar> {
-        let SqlType::Char(Some(length)) = value.sql_type().uncollated() else { return Ok(value) };
+        let length = match value.sql_type().uncollated() {
+            SqlType::Char(Some(length)) => length,
+            SqlType::Char(None) => return Ok(value.cast(SqlType::Text, false)),
+            _ => return Ok(value),
+        };
         let length = i32::try_from(length).unwrap_or(i32::MAX);
         let text = self.cast(value, &SqlType::Text, Way::Implicit)?;
         self.call("rpad", vec![text, Scalar::Constant(Constant::integer(length))])
+    }
+
+    /// A value of `char(n)` as one of `bpchar`, whose blanks at the end are held.
+    pub(super) fn with_blanks(&self, value: Scalar) -> Result<Scalar> {
+        Ok(match self.padded(value)? {
+            Scalar::Call { mut call, arguments } => {
+                call.returns = SqlType::Char(None);
+                Scalar::Call { call, arguments }
+            }
+            other => other.cast(SqlType::Char(None), false),
+        })
     }
 }
 

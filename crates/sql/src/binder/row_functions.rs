@@ -1,5 +1,10 @@
 //! Functions that give several rows, by name.
 
+use diligence_base::{Error, Result};
+
+use super::Binder;
+use super::scope::Level;
+
 /// The function that gives the channels to which the session listens.
 pub(crate) const LISTENING: &str = "pg_listening_channels";
 
@@ -31,3 +36,18 @@ pub(super) const ROW_FUNCTIONS: [&str; 25] = [
     "ts_token_type",
     "unnest",
 ];
+
+impl Binder<'_> {
+    /// What `bind` gives. Fails with 0A000 if it calls functions that give rows: of CASE and COALESCE, which compute
+    /// only some of their values, nobody could say how many rows there are.
+    pub(super) fn without_rows<T>(&self, what: &str, level: &Level<'_>, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+        let count = || level.row_functions.borrow().iter().map(Vec::len).sum::<usize>();
+        let before = count();
+        let bound = bind()?;
+        if count() == before {
+            return Ok(bound);
+        }
+        let error = Error::input(format!("set-returning functions are not allowed in {what}")).with_code("0A000");
+        Err(error.with_hint("put it into FROM, with LATERAL if it reads columns"))
+    }
+}

@@ -792,6 +792,9 @@ impl Binder<'_> {
                     }
                     let text = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
                     let error = Error::input(format!("no column is named '{text}'")).with_code("42703");
+                    if let Some(hint) = errors::system_column_hint(&name.value) {
+                        return Err(errors::at(error, name_place(name)).with_hint(hint));
+                    }
                     let known = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
                     return Err(errors::suggest(errors::at(error, name_place(name)), &name.value, &known));
                 }
@@ -880,6 +883,9 @@ impl Binder<'_> {
 fn unknown_column(name: &Ident, level: &Level<'_>) -> Error {
     let error = Error::input(format!("no column is named '{}'", name.value)).with_code("42703");
     let error = errors::at(error, name_place(name));
+    if let Some(hint) = errors::system_column_hint(&name.value) {
+        return error.with_hint(hint);
+    }
     let known = level.chain().flat_map(|at| at.names.columns()).map(|column| column.name.clone()).collect::<Vec<_>>();
     if let Some(other) = known.iter().find(|known| known.eq_ignore_ascii_case(&name.value)) {
         return error.with_hint(format!("did you mean \"{other}\"?"));

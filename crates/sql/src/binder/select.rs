@@ -307,11 +307,15 @@ impl Binder<'_> {
                 outputs.get(index).map_or_else(|| Scalar::boolean(false), |output| output.scalar.clone())
             }
             By::Scalar(scalar) if scalar.as_column().is_some() => scalar,
-            By::Scalar(scalar) => {
-                let column = self.column_for("key", &scalar);
-                computed.push((column.clone(), scalar));
-                column.scalar()
-            }
+            // DISTINCT ON and ORDER BY have one column of what they both say.
+            By::Scalar(scalar) => match computed.iter().find(|(_, known)| Relation::are_alike(known, &scalar)) {
+                Some((column, _)) => column.scalar(),
+                None => {
+                    let column = self.column_for("key", &scalar);
+                    computed.push((column.clone(), scalar));
+                    column.scalar()
+                }
+            },
         };
         let on = on.into_iter().map(|by| key_columns(by, &mut computed)).collect::<Vec<_>>();
         let mut sort = Vec::with_capacity(keys.len());

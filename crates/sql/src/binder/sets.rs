@@ -9,8 +9,9 @@ use diligence_types::SqlType;
 use sqlparser::ast::{self, Expr, SetExpr, SetOperator, SetQuantifier, Values};
 
 use super::collations::grouping_key;
+use super::common_types::{common_of_values, with_own_digits};
 use super::functions::is_row_function;
-use super::operators::{Way, common_of, of_texts, with_empty_maps};
+use super::operators::{Way, of_texts, with_empty_maps};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::{Target, is_default, too_many};
 use super::{Binder, Output, Rows, normalized, place, placed, unsupported};
@@ -66,9 +67,10 @@ impl Binder<'_> {
         }
         let mut types = Vec::with_capacity(width);
         for index in 0..width {
-            let scalars = inputs.iter().map(|(rows, _)| &rows.outputs[index].scalar);
-            let all = scalars.clone().map(Scalar::sql_type).collect::<Vec<_>>();
-            let common = common_of(&all, name).and_then(|common| self.collated_in_common(common, scalars));
+            let scalars = inputs.iter().map(|(rows, _)| &rows.outputs[index].scalar).collect::<Vec<_>>();
+            let literals = inputs.iter().map(|(rows, _)| written(rows, index)).collect::<Vec<_>>();
+            let common = common_of_values(&scalars, name).map(|common| with_own_digits(common, &literals));
+            let common = common.and_then(|common| self.collated_in_common(common, scalars));
             let common = common.map_err(|error| placed(error, || inputs.last().and_then(|(_, part)| place(*part))))?;
             if !is_all || kind != SetKind::Union {
                 self.check_decided(&common)?;
@@ -246,8 +248,8 @@ impl Binder<'_> {
                 let column = rows.iter_mut().map(|row| std::mem::replace(&mut row[index], nothing()));
                 let column = with_empty_maps(column.collect());
                 rows.iter_mut().zip(column).for_each(|(row, value)| row[index] = value);
-                let types = rows.iter().map(|row| row[index].sql_type()).collect::<Vec<_>>();
-                let common = of_texts(&common_of(&types, "VALUES")?);
+                let column = rows.iter().map(|row| &row[index]).collect::<Vec<_>>();
+                let common = with_own_digits(of_texts(&common_of_values(&column, "VALUES")?), &column);
                 let common = self.collated_in_common(common, rows.iter().map(|row| &row[index]))?;
                 for (row, written) in rows.iter_mut().zip(&values.rows) {
                     let taken = std::mem::replace(&mut row[index], Scalar::boolean(false));
@@ -266,6 +268,14 @@ impl Binder<'_> {
         let outputs = outputs.collect();
         Ok(Rows { relation: Relation::Values { columns, rows }, outputs })
     }
+}
+
+/// What the SELECT list of an input has in a place: the literal of `SELECT 1.5`, not the column that has it.
+fn written(rows: &Rows, index: usize) -> &Scalar {
+    let scalar = &rows.outputs[index].scalar;
+    let Relation::Map { columns, .. } = &rows.relation else { return scalar };
+    let computed = columns.iter().find(|(column, _)| scalar.as_column() == Some(column.id));
+    computed.map_or(scalar, |(_, value)| value)
 }
 
 /// `VALUES (a, b)` as `SELECT a, b`. What is DEFAULT is left out, as its place is.

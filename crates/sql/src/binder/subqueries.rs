@@ -5,6 +5,7 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{BinaryOperator, Expr, Query};
 
+use super::common_types::is_sized;
 use super::expressions::{sign_of, unnested};
 use super::operators::{Way, row, sign_comparison};
 use super::scope::Level;
@@ -82,7 +83,20 @@ impl Binder<'_> {
                     SqlType::Unknown => SqlType::Text,
                     other => other,
                 };
-                self.cast(array, &SqlType::array_of(element), Way::Implicit)?
+                match &array {
+                    Scalar::Constant(constant) if is_sized(&element) && !constant.is_null() => {
+                        self.array_of_literals(array)?
+                    }
+                    // What is compared with a varchar is a text, of any length.
+                    Scalar::Parameter { .. } => {
+                        let element = match element.without_modifier() {
+                            SqlType::Varchar(_) => SqlType::Text,
+                            other => other,
+                        };
+                        self.cast(array, &SqlType::array_of(element), Way::Implicit)?
+                    }
+                    _ => self.cast(array, &SqlType::array_of(element), Way::Implicit)?,
+                }
             }
             SqlType::Array(_) => array,
             _ => {
@@ -116,6 +130,17 @@ impl Binder<'_> {
             Quantifier::Any => Scalar::any(terms),
             Quantifier::All => Scalar::all(terms),
         })
+    }
+
+    /// The elements of an array's literal as literals, each of which may be longer than what it is compared with.
+    fn array_of_literals(&self, array: Scalar) -> Result<Scalar> {
+        let texts = self.cast(array, &SqlType::array_of(SqlType::Text), Way::Implicit)?;
+        let Scalar::Constant(texts) = texts else { return Err(Error::bug("a literal that is no constant")) };
+        let elements = constant_elements(&texts)?.into_iter().map(|element| match element {
+            Scalar::Constant(element) => Scalar::Constant(Constant { sql_type: SqlType::Unknown, ..element }),
+            other => other,
+        });
+        Ok(Scalar::Array { elements: elements.collect(), sql_type: SqlType::array_of(SqlType::Unknown) })
     }
 
     /// The same of an array that is known with each row: of the rows that it unnests to.

@@ -14,8 +14,9 @@ use sqlparser::ast::{
     NullTreatment, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 
+use super::common_types::{common_of, common_of_values};
 use super::functions::{bare_name, is_distinct, written};
-use super::operators::{Way, common_of};
+use super::operators::Way;
 use super::scope::{Clause, Level};
 use super::{Binder, name_place, normalized, place, placed};
 use crate::algebra::{
@@ -301,7 +302,7 @@ impl Binder<'_> {
                 };
                 let sql_type = match rest.get(1) {
                     Some(default) => {
-                        let common = common_of(&[value.sql_type(), default.sql_type()], name)?;
+                        let common = common_of_values(&[value, default], name)?;
                         self.collated_in_common(common, [value, default])?
                     }
                     None => self.typed(value.clone())?.sql_type(),

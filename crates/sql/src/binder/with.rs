@@ -20,6 +20,7 @@ use sqlparser::ast::{
 };
 
 use super::expressions::unnested;
+use super::recursion;
 use super::scope::{Clause, Level, Namespace, WithEntry, Withs};
 use super::sets::misplaced_recursion;
 use super::{
@@ -197,6 +198,7 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
+        recursion::check(cte, name)?;
         let settings = cte.query.settings.as_deref().unwrap_or_default();
         let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } = cte.query.body.as_ref()
         else {

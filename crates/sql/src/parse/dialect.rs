@@ -250,6 +250,13 @@ impl Dialect for PostgresSyntax {
             Token::DoubleExclamationMark => (UnaryOperator::PGPrefixFactorial, tightness::OPERATOR),
             Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, tightness::OPERATOR),
             Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, tightness::OPERATOR),
+            // The parser takes NOT EXISTS for one test: but `NOT EXISTS (…) IS UNKNOWN` is NOT of the whole.
+            Token::Word(word)
+                if word.keyword == Keyword::NOT
+                    && matches!(next, Token::Word(next) if next.keyword == Keyword::EXISTS) =>
+            {
+                (UnaryOperator::Not, tightness::NOT)
+            }
             Token::Word(word) if word.keyword == Keyword::TRIM && *next == Token::LParen => return Some(trim(parser)),
             Token::Word(word) if is_type_name(word.keyword) && is_string(next) => return Some(typed(parser)),
             // An alias is no string.

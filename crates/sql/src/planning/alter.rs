@@ -82,7 +82,8 @@ impl Altered {
         self.declaration.fields.iter().position(|field| *field.name() == wanted).ok_or_else(|| {
             let message = format!("column \"{wanted}\" of relation \"{}\" does not exist", self.declaration.name.name);
             let known = self.declaration.fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
-            errors::suggest(Error::input(message).with_code("42703"), &wanted, &known)
+            let error = errors::at(Error::input(message).with_code("42703"), binder::name_place(name));
+            errors::suggest(error, &wanted, &known)
         })
     }
 

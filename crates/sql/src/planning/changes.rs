@@ -326,7 +326,7 @@ impl ChangedTable {
         let first = column.0.first().and_then(|part| part.as_ident());
         let name = first.map(|name| name_in(name, &self.targets)).unwrap_or_default();
         let place = self.targets.iter().position(|target| target.name == name).ok_or_else(|| {
-            let error = self.no_column(&name);
+            let error = errors::at(self.no_column(&name), first.and_then(binder::name_place));
             match column.0.len() > 1 && first.is_some_and(|first| lower(first) == lower(&self.alias)) {
                 true => error.with_hint("SET target columns cannot be qualified with the relation name."),
                 false => error,

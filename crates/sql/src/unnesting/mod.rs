@@ -43,7 +43,7 @@ const STACK_GROWTH: usize = 2 * 1024 * 1024;
 /// An equal relation without dependent joins, whose expressions have only subqueries that give one value and depend on
 /// nothing. Fails with kind `Unsupported` for what no rule fits.
 pub(crate) fn unnest(relation: Relation, numbers: &Numbers) -> Result<Relation> {
-    Unnesting { numbers, values: RefCell::default() }.relation(relation)
+    Unnesting { numbers, values: RefCell::default(), volatile: RefCell::default() }.relation(relation)
 }
 
 struct Unnesting<'a> {
@@ -51,6 +51,9 @@ struct Unnesting<'a> {
     /// The values of subqueries that were joined so far, by their texts. Binding may have put one into several places,
     /// as `x` of `x BETWEEN a AND b`; its columns must not come into the same rows twice.
     values: RefCell<HashMap<String, Scalar>>,
+    /// The common table expressions that would be others if they were computed again: they are computed once, and with
+    /// the rest of the query, so that no subquery that is computed before the rest can read them.
+    volatile: RefCell<BTreeSet<WithId>>,
 }
 
 impl Unnesting<'_> {
@@ -74,6 +77,17 @@ impl Unnesting<'_> {
                 }
                 let right = self.relation(right)?;
                 self.dependent(apply.kind, left, right, on)
+            }
+            Relation::Definitions { definitions, input } => {
+                let unnested = definitions.into_iter().map(|(id, definition, columns)| {
+                    let definition = self.relation(definition)?;
+                    if has_volatile(&definition) || reads_any(&definition, &self.volatile.borrow()) {
+                        self.volatile.borrow_mut().insert(id);
+                    }
+                    Ok((id, definition, columns))
+                });
+                let definitions = unnested.collect::<Result<Vec<_>>>()?;
+                Ok(Relation::Definitions { definitions, input: Box::new(self.relation(*input)?) })
             }
             Relation::Join(join) if join.on.has_subquery() => self.join_with_subquery(join),
             Relation::Values { columns, rows } if rows.iter().flatten().any(Scalar::has_subquery) => {
@@ -262,7 +276,7 @@ impl Unnesting<'_> {
     }
 
     fn value(&self, right: Relation, columns: Vec<Column>, input: Relation) -> Result<(Scalar, Relation)> {
-        if !right.is_correlated() {
+        if !right.is_correlated() && !reads_any(&right, &self.volatile.borrow()) {
             let subquery = Subquery { kind: SubqueryKind::Value, relation: right, columns };
             return Ok((Scalar::Subquery(Box::new(subquery)), input));
         }
@@ -535,6 +549,27 @@ fn pair_condition(left: Vec<Scalar>, comparison: Comparison, columns: &[Column])
     let pairs = left.into_iter().zip(columns);
     let terms = pairs.map(|(left, column)| Scalar::compare(comparison, left, column.scalar()));
     if comparison == Comparison::NotEqual { Scalar::any(terms) } else { Scalar::all(terms) }
+}
+
+/// Whether a relation computes something that is another value each time.
+fn has_volatile(relation: &Relation) -> bool {
+    relation.scalars().into_iter().any(Scalar::is_volatile) || relation.inputs().into_iter().any(has_volatile)
+}
+
+/// Whether a relation, or a subquery in its expressions, reads one of these common table expressions.
+fn reads_any(relation: &Relation, definitions: &BTreeSet<WithId>) -> bool {
+    if definitions.is_empty() {
+        return false;
+    }
+    let mut reads = matches!(relation, Relation::With(table) if definitions.contains(&table.id));
+    for scalar in relation.scalars() {
+        scalar.visit(&mut |part| {
+            if let Scalar::Subquery(subquery) = part {
+                reads |= reads_any(&subquery.relation, definitions);
+            }
+        });
+    }
+    reads || relation.inputs().into_iter().any(|input| reads_any(input, definitions))
 }
 
 /// True where a condition is true, false where it is false or NULL.
