@@ -86,6 +86,7 @@ mod unpacked;
 mod variadic;
 mod windows;
 mod with;
+mod withs;
 
 #[cfg(test)]
 mod golden;

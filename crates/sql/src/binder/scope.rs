@@ -13,14 +13,15 @@ use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
-use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem, Value, With};
+use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem, Value};
 
 pub(super) use super::clauses::Clause;
 use super::fields::has_fields;
 use super::grouping::GroupingCall;
 use super::windows::WindowUse;
+pub(super) use super::withs::{WithEntry, Withs};
 use super::{Binder, name_place, normalized};
-use crate::algebra::{AggregateItem, Column, ColumnId, Constant, FunctionItem, Scalar, WithId};
+use crate::algebra::{AggregateItem, Column, ColumnId, Constant, FunctionItem, Scalar};
 use crate::errors;
 use crate::procedural::VariableName;
 
@@ -557,43 +558,6 @@ pub(super) struct Tracker {
     pub innermost: Option<usize>,
     /// The levels to which the aggregates belong that were met, also in subqueries.
     pub aggregates: Vec<usize>,
-}
-
-/// A common table expression, or a recursive one inside of itself.
-pub(super) struct WithEntry {
-    pub id: WithId,
-    pub columns: Vec<Column>,
-    pub reads: Rc<Cell<usize>>,
-    /// Whether it writes and has no RETURNING.
-    pub gives_nothing: bool,
-    /// Whether it is the recursive query whose recursive term is being bound.
-    pub is_recursion: bool,
-    /// How many columns SEARCH and CYCLE add behind its own, which `*` does not stand for in the recursive term.
-    pub added: usize,
-}
-
-/// The common table expressions that a query sees.
-#[derive(Default)]
-pub(super) struct Withs<'s> {
-    pub outer: Option<&'s Withs<'s>>,
-    /// As they are written.
-    pub written: Option<&'s With>,
-    pub entries: RefCell<HashMap<String, Rc<WithEntry>>>,
-}
-
-impl Withs<'_> {
-    pub(super) fn find(&self, name: &str) -> Option<Rc<WithEntry>> {
-        let found = self.entries.borrow().get(name).cloned();
-        found.or_else(|| self.outer.and_then(|outer| outer.find(name)))
-    }
-
-    /// The recursive queries whose recursive terms are being bound, each with how often it was read so far.
-    pub(super) fn recursions(&self) -> Vec<(String, usize)> {
-        let entries = self.entries.borrow();
-        let own = entries.iter().filter(|(_, entry)| entry.is_recursion);
-        let own = own.map(|(name, entry)| (name.clone(), entry.reads.get()));
-        own.chain(self.outer.into_iter().flat_map(Withs::recursions)).collect()
-    }
 }
 
 impl Binder<'_> {
