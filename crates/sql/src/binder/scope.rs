@@ -7,7 +7,6 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use std::rc::Rc;
 
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
