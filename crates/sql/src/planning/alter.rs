@@ -24,11 +24,12 @@ use sqlparser::ast::{
 use self::columns::rename_column;
 use super::altered_kind::AlteredKind;
 use super::around::Around;
+use super::called::unnested;
 use super::definitions::{lower, unwritable};
 use super::depends::Becomes;
 use super::fragments;
 use super::index_forms::{form_of, put_form};
-use super::indexes::{IndexParts, bare};
+use super::indexes::IndexParts;
 use super::schemas::OTHER_SCHEMA;
 use super::sequences::{self};
 use super::statements::BoundStatement;
@@ -600,12 +601,14 @@ impl Around<'_> {
         let mut altered = Altered::new(Declaration::of(name, table), from);
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
-        let parts = IndexParts::of(&create.columns);
+        let parts = self.index_parts(&create.columns);
         let called = given.is_none().then(|| parts.called.clone());
         match parts.expressions.iter().all(Option::is_none) && create.predicate.is_none() {
             true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal, Deferral::Never)?,
             false => {
-                let (declaration, condition) = (&altered.declaration, create.predicate.as_ref().map(bare));
+                let declaration = &altered.declaration;
+                let condition = create.predicate.as_ref().map(unnested);
+                let condition = condition.map(|condition| self.with_whole_names(condition));
                 let (table, schema) = (&declaration.name.name, declaration.schema());
                 let IndexParts { columns, expressions, .. } = &parts;
                 let function = self.index_function(table, &schema, columns, expressions, condition.as_deref(), &[])?;

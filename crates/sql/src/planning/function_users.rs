@@ -1,10 +1,10 @@
-//! What calls a function that is to go: views, defaults, generated columns and conditions of tables.
+//! What calls a function that is to go: views, and of tables defaults, generated columns, conditions and indexes.
 
 use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::TableRules;
-use diligence_catalog::{NativeTable, Relation, RelationName};
+use diligence_catalog::rules::{Key, TableRules};
+use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Relation, RelationName};
 use sqlparser::ast::{self, Expr, Visit};
 
 use super::around::Around;
@@ -13,12 +13,32 @@ use crate::walking::{each_expression, walk};
 
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
+/// A function that shares its name with no other of its schema.
+#[derive(Clone, Copy)]
+pub(super) struct Called<'f> {
+    schema: &'f str,
+    name: &'f str,
+}
+
+impl Called<'_> {
+    /// Whether a name in what is kept in a schema means it. Without a schema, it means what is there or in the default
+    /// one.
+    fn is_meant(self, name: &ast::ObjectName, within: &str) -> bool {
+        let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident()).map(lower);
+        parts.next().is_some_and(|last| last == self.name)
+            && match parts.next() {
+                Some(schema) => schema == self.schema,
+                None => self.schema == within || self.schema == DEFAULT_SCHEMA,
+            }
+    }
+}
+
 impl Around<'_> {
     /// The views that go with a function. Fails with 2BP01 if there are any, or a table calls it, and it does not
     /// `cascade`. Of several functions of a name it is not told which one is called.
     pub(super) fn callers_of(&self, function: &RelationName, cascade: bool) -> Result<Vec<RelationName>> {
         let shown = function.routine().unwrap_or(&function.name);
-        let Some(name) = self.only_of_its_name(function) else { return Ok(vec![]) };
+        let Some(called) = self.only_of_its_name(function) else { return Ok(vec![]) };
         let catalog = &self.at.snapshot.catalog;
         let depends = |what: String| {
             let message = format!("cannot drop function {shown} because other objects depend on it");
@@ -30,7 +50,8 @@ impl Around<'_> {
             match &object.relation {
                 Relation::View(view) => {
                     let query = view.query()?;
-                    if !calls(query.as_ref(), name) && !selects_from(query.as_ref(), name) {
+                    let within = object.name.schema.as_str();
+                    if !calls(query.as_ref(), called, within) && !selects_from(query.as_ref(), called, within) {
                         continue;
                     }
                     if !cascade {
@@ -39,8 +60,11 @@ impl Around<'_> {
                     views.push(object.name.clone());
                 }
                 Relation::Native(table) if !cascade => {
-                    if let Some(caller) = caller_in(table, name) {
+                    if let Some(caller) = caller_in(table, called, &object.name.schema) {
                         return depends(format!("{caller} of table {}", object.name));
+                    }
+                    if let Some(key) = table.rules().keys.iter().find(|key| computes(key, called, &object.name.schema)) {
+                        return depends(shown_key(key, &object.name.to_string()));
                     }
                 }
                 _ => {}
@@ -51,24 +75,26 @@ impl Around<'_> {
         Ok(views)
     }
 
-    /// The name of a function that shares it with no other.
-    pub(super) fn only_of_its_name<'f>(&self, function: &'f RelationName) -> Option<&'f str> {
+    /// A function that shares its name with no other of its schema.
+    pub(super) fn only_of_its_name<'f>(&self, function: &'f RelationName) -> Option<Called<'f>> {
         let shown = function.routine().unwrap_or(&function.name);
         let name = shown.split('(').next().unwrap_or(shown);
-        (self.at.snapshot.catalog.routines(&function.schema, name).len() <= 1).then_some(name)
+        let is_only = self.at.snapshot.catalog.routines(&function.schema, name).len() <= 1;
+        is_only.then_some(Called { schema: &function.schema, name })
     }
 }
 
 /// The columns of a table that are computed by one of these functions.
-pub(super) fn computed_by(rules: &TableRules, functions: &[&str]) -> Vec<String> {
-    let is_called = |value: &Expr| functions.iter().any(|name| calls(value, name));
+pub(super) fn computed_by(rules: &TableRules, functions: &[Called<'_>], table: &RelationName) -> Vec<String> {
+    let is_called = |value: &Expr| functions.iter().any(|called| calls(value, *called, &table.schema));
     let columns = rules.generated.iter().filter(|(_, value)| is_called(value));
     columns.map(|(column, _)| column.clone()).collect()
 }
 
-/// Takes away the defaults and conditions of a table that call one of these functions; gives what went.
-pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &str) -> Vec<String> {
-    let goes = |expression: &Expr| functions.iter().any(|name| calls(expression, name));
+/// Takes away the defaults, conditions and indexes of a table that call one of these functions; gives what went.
+pub(super) fn without_calls(rules: &mut TableRules, functions: &[Called<'_>], of: &RelationName) -> Vec<String> {
+    let RelationName { schema, name: table } = of;
+    let goes = |expression: &Expr| functions.iter().any(|called| calls(expression, *called, schema));
     let mut gone = Vec::new();
     rules.defaults.retain(|column, value| {
         let goes = goes(value);
@@ -85,55 +111,73 @@ pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &
         }
         !goes
     });
+    rules.keys.retain(|key| {
+        let goes = functions.iter().any(|called| computes(key, *called, schema));
+        if goes {
+            gone.push(shown_key(key, table));
+        }
+        !goes
+    });
     let unproven = std::mem::take(&mut rules.unproven);
     rules.unproven = unproven.into_iter().filter(|name| rules.has_name(name)).collect();
     gone
 }
 
-fn is_called(name: &ast::ObjectName, wanted: &str) -> bool {
-    name.0.last().and_then(|part| part.as_ident()).is_some_and(|last| lower(last) == wanted)
-}
-
-fn calls(tree: &impl Visit, name: &str) -> bool {
+fn calls(tree: &impl Visit, called: Called<'_>, within: &str) -> bool {
     let visit = |part: &Expr| match part {
-        Expr::Function(function) if is_called(&function.name, name) => ControlFlow::Break(()),
+        Expr::Function(function) if called.is_meant(&function.name, within) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     each_expression(tree, visit).is_break()
 }
 
+/// Whether an index calls a function.
+fn computes(key: &Key, called: Called<'_>, within: &str) -> bool {
+    let Some(computed) = &key.computed else { return false };
+    let mut expressions = computed.expressions.iter().flatten().chain(&computed.condition);
+    expressions.any(|expression| calls(expression.as_ref(), called, within))
+}
+
+/// An index or a constraint in messages.
+fn shown_key(key: &Key, table: &str) -> String {
+    match key.kind.is_constraint() {
+        true => format!("constraint {} on table {table}", key.name),
+        false => format!("index {}", key.name),
+    }
+}
+
 /// Whether a query selects from a function. What is a table's name is not one's.
-fn selects_from(query: &ast::Query, name: &str) -> bool {
-    struct Functions<'n>(&'n str);
+fn selects_from(query: &ast::Query, called: Called<'_>, within: &str) -> bool {
+    struct Functions<'n>(Called<'n>, &'n str);
     impl ast::Visitor for Functions<'_> {
         type Break = ();
 
         fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
             let is_it = match factor {
                 ast::TableFactor::Table { name, args: Some(_), .. } | ast::TableFactor::Function { name, .. } => {
-                    is_called(name, self.0)
+                    self.0.is_meant(name, self.1)
                 }
                 _ => false,
             };
             if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    walk(query, &mut Functions(name)).is_break()
+    walk(query, &mut Functions(called, within)).is_break()
 }
 
 /// What of a table calls a function.
-fn caller_in(table: &NativeTable, name: &str) -> Option<String> {
+fn caller_in(table: &NativeTable, called: Called<'_>, within: &str) -> Option<String> {
     let rules = table.rules();
-    let default = rules.defaults.iter().find(|(_, value)| calls(value.as_ref(), name));
-    let check = || rules.checks.iter().find(|check| calls(check.condition.as_ref(), name));
+    let default = rules.defaults.iter().find(|(_, value)| calls(value.as_ref(), called, within));
+    let check = || rules.checks.iter().find(|check| calls(check.condition.as_ref(), called, within));
     default
         .map(|(column, _)| format!("default value for column {column}"))
-        .or_else(|| generated_by(table, name))
+        .or_else(|| generated_by(table, called, within))
         .or_else(|| check().map(|check| format!("constraint {}", check.name)))
 }
 
 /// The column of a table that is computed by a function.
-fn generated_by(table: &NativeTable, name: &str) -> Option<String> {
+fn generated_by(table: &NativeTable, called: Called<'_>, within: &str) -> Option<String> {
     let mut generated = table.rules().generated.iter();
-    generated.find(|(_, value)| calls(value.as_ref(), name)).map(|(column, _)| format!("column {column}"))
+    generated.find(|(_, value)| calls(value.as_ref(), called, within)).map(|(column, _)| format!("column {column}"))
 }

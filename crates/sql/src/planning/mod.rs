@@ -63,6 +63,7 @@ mod tables;
 mod triggers;
 mod upkeep;
 mod whole_files;
+mod whole_names;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};
