@@ -95,6 +95,9 @@ pub(crate) fn follow(
     settle: impl Fn(&Arc<Root>, &NativeTable, Followed<'_>) -> Result<RecordBatch>,
     mut carry: impl FnMut(&mut Arc<Root>, Carried) -> Result<()>,
 ) -> Result<()> {
+    if rows_of(&changed.after).is_some_and(|rows| rows.rules().references_off) {
+        return Ok(());
+    }
     let all = referring(root, changed.after.id).map(|(object, reference)| (object.name.clone(), reference.clone()));
     for (name, reference) in all.collect::<Vec<_>>() {
         let Some(object) = root.get(&name).cloned() else { continue };
@@ -113,7 +116,7 @@ pub(crate) fn follow(
 /// looked at.
 pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&DeferredConstraints>) -> Result<()> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(()) };
-    if after.rules().references.is_empty() {
+    if after.rules().references.is_empty() || after.rules().references_off {
         return Ok(());
     }
     let now = root.get(&changed.after.name).filter(|now| now.id == changed.after.id);
@@ -187,6 +190,9 @@ pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredCons
         if deferred.is_none_or(|deferred| !deferred.has_key(key)) {
             rows.check_unique(key)?;
         }
+    }
+    if rows.rules().references_off {
+        return Ok(());
     }
     let mut own = rows.rules().references.iter().filter(|reference| is_now(reference));
     own.try_for_each(|reference| all_refer_well(root, put, rows, reference))?;
@@ -288,6 +294,9 @@ struct GoneKey {
 /// Whether a change has taken away a key that a reference is to, or changed one.
 pub(crate) fn has_gone_keys(changed: &ChangedTable, reference: &Reference) -> Result<bool> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(false) };
+    if after.rules().references_off {
+        return Ok(false);
+    }
     let Some(key) = before.rules().keys.iter().find(|key| key.refers_to(&reference.referred)) else { return Ok(false) };
     let reader = KeyReader::new(key, before.schema())?;
     Ok(!gone_keys(changed, before, after, key, &reader)?.is_empty())

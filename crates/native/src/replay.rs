@@ -404,6 +404,7 @@ impl<'a> Replay<'a> {
             references: record.references,
             comments: record.comments.into_iter().collect(),
             unproven: record.unproven.into_iter().collect(),
+            references_off: record.references_off,
             materialized: record.materialized,
             distribution: record.distribution,
             triggers: record.triggers,

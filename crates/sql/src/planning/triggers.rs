@@ -296,6 +296,18 @@ impl Around<'_> {
         for trigger in triggers.iter_mut().filter(|trigger| all || trigger.name == name) {
             trigger.is_enabled = enables;
         }
+        if let Relation::Native(native) = &object.relation
+            && all
+            && name == "all"
+            && native.rules().references_off == enables
+        {
+            // Triggers of the system are those of references.
+            triggers.sort_by(|one, other| one.name.cmp(&other.name));
+            return self.with_rules(&object, native, TAG, |rules| {
+                rules.triggers = triggers;
+                rules.references_off = !enables;
+            });
+        }
         if triggers == object.relation.triggers() {
             return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
         }
