@@ -117,6 +117,10 @@ pub(super) struct IndexClass {
     /// The number of its access method.
     pub(super) method: u32,
     pub(super) options: Cell,
+    /// The rows of its table.
+    pub(super) rows: i64,
+    /// Whether it ends with its session: `t` or `p`.
+    pub(super) persistence: &'static str,
 }
 
 /// Rows of `pg_class` for indexes.
@@ -135,6 +139,8 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<IndexClass> {
                 columns: (key.columns.len() + key.included().len()) as i32,
                 method: method_oid(key.method()).unwrap_or_default(),
                 options: options.map_or(Cell::Null, |options| Cell::Texts(texts(options))),
+                rows: of.table.rows() as i64,
+                persistence: if of.object.name.is_temporary() { "t" } else { "p" },
             }
         }));
     }
