@@ -12,11 +12,9 @@ use diligence_catalog::{
     DEFAULT_SCHEMA, DomainDefinition, NativeTable, Object, Relation, RelationName, RenamedObject, View,
 };
 use diligence_types::SqlType;
-use sqlparser::ast::{
-    ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, TableFactor, Value, VisitorMut,
-};
+use sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, TableFactor, Value, VisitorMut};
 
-use crate::parse::lower;
+use crate::parse::{self, lower};
 use crate::walking::walk_mut;
 
 /// Something that is called otherwise from now on.
@@ -71,6 +69,9 @@ impl NewName {
                         *text = text.replace(&before, &expression.to_string());
                     }
                     computed.condition.iter_mut().for_each(|condition| names.expression(condition));
+                }
+                if let Some(view) = &mut rules.materialized {
+                    view.query = names.text(&view.query)?;
                 }
                 RenamedObject::Table { columns: table.schema().clone(), rules: Box::new(rules) }
             }
@@ -137,6 +138,16 @@ impl Following<'_> {
             *kept = Arc::new(copy);
         }
         self.is_changed |= before;
+    }
+
+    /// The text of a query. Fails as parsing it does.
+    fn text(&mut self, text: &str) -> Result<String> {
+        let before = std::mem::replace(&mut self.is_changed, false);
+        let mut query = parse::query(text)?;
+        let _ = walk_mut(&mut query, self);
+        let text = if self.is_changed { query.to_string() } else { text.to_owned() };
+        self.is_changed |= before;
+        Ok(text)
     }
 
     /// The default of a column: that of one with labels may be one.
@@ -272,7 +283,7 @@ mod tests {
 
     /// An expression in a schema as it is under a new name.
     fn followed(text: &str, within: &str, columns: &[&str], new: &NewName) -> String {
-        let mut expression = Arc::new(crate::parse::expression(text).unwrap());
+        let mut expression = Arc::new(parse::expression(text).unwrap());
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
         Following { new, within, columns, is_changed: false }.expression(&mut expression);
         expression.to_string()

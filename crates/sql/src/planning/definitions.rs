@@ -333,6 +333,7 @@ impl Around<'_> {
                     _ => DroppedKind::Sequence,
                 };
                 let names = names.iter().map(|name| self.changeable(name)).collect::<Result<Vec<_>>>()?;
+                names.iter().try_for_each(|name| self.refuse_index(name, kind.word()))?;
                 for name in names.iter().filter(|name| *if_exists && self.at.snapshot.get(name).is_none()) {
                     self.tell_missing_object(kind.word(), name);
                 }

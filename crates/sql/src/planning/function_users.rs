@@ -63,7 +63,8 @@ impl Around<'_> {
                     if let Some(caller) = caller_in(table, called, &object.name.schema) {
                         return depends(format!("{caller} of table {}", object.name));
                     }
-                    if let Some(key) = table.rules().keys.iter().find(|key| computes(key, called, &object.name.schema)) {
+                    if let Some(key) = table.rules().keys.iter().find(|key| computes(key, called, &object.name.schema))
+                    {
                         return depends(shown_key(key, &object.name.to_string()));
                     }
                 }

@@ -40,6 +40,7 @@ mod found_routines;
 mod fragments;
 mod function_users;
 mod generic;
+mod implied;
 mod index_forms;
 mod indexes;
 mod instead;

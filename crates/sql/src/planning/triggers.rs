@@ -109,7 +109,7 @@ impl Around<'_> {
             true => {
                 let condition = words.parenthesized().ok_or_else(|| words.wrong())?;
                 refuse_sides(&condition, &events, is_row)?;
-                Some(with_whole_names(&condition))
+                Some(self.with_held_names(with_whole_names(&condition)))
             }
             false => None,
         };
@@ -259,6 +259,18 @@ impl Around<'_> {
             along.extend(self.comment_along(Topic::Constraint(id, name), Topic::Constraint(id, to)));
         }
         Ok(followed_by(done, along, TAG))
+    }
+
+    /// A condition whose functions and types mean the same wherever names are looked up later.
+    fn with_held_names(&self, condition: String) -> String {
+        match crate::parse::expression(&condition) {
+            Ok(parsed) => {
+                let whole = self.with_whole_names(&parsed);
+                if *whole == parsed { condition } else { whole.to_string() }
+            }
+            // Rows as a whole are no expressions to the parser.
+            Err(_) => condition,
+        }
     }
 
     /// ALTER TABLE … ENABLE and DISABLE TRIGGER; the words behind ALTER TABLE.
