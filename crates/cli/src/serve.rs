@@ -37,9 +37,6 @@ pub fn run(arguments: ServeArguments) -> Done {
     for (name, why) in database.left_out() {
         complain(format!("warning: the directory '{name}' cannot be read as a table: {why}"));
     }
-    for lost in database.lost_indexes() {
-        complain(format!("warning: {lost}"));
-    }
     for path in &arguments.init {
         initialize(&database, path)?;
     }
