@@ -161,7 +161,7 @@ impl Around<'_> {
                     let message = format!("type \"{}\" already exists", change.name.name);
                     return Err(Error::input(message).with_code("42710"));
                 }
-                followed = self.followed(NewName::Type { from: object.name.clone(), to: change.name.clone() });
+                followed = self.names_followed(NewName::Type { from: object.name.clone(), to: change.name.clone() });
             }
             AlterTypeOperation::AddValue(add) => {
                 let new = label(&add.value)?;
@@ -184,7 +184,7 @@ impl Around<'_> {
                 let (from, to, of) = (old.clone(), new.clone(), object.name.clone());
                 let new_name = NewName::Label { oid: object.oid(), of, from, to };
                 self.refuse_indexed(&new_name, &old)?;
-                followed = self.followed(new_name);
+                followed = self.names_followed(new_name);
                 change.renamed = Some((old, new));
             }
         }

@@ -174,7 +174,7 @@ impl Around<'_> {
         let memory = self.planner.options.tables.clone();
         let cannot = format!("cannot change the name of type {}", object.name);
         let reference = object.reference();
-        let followed = self.followed(NewName::Type { from: object.name.clone(), to: to.clone() });
+        let followed = self.names_followed(NewName::Type { from: object.name.clone(), to: to.clone() });
         let command = match &object.relation {
             Relation::Enum(definition) => {
                 let change = EnumChange { definition: definition.as_ref().clone(), name: to, renamed: None };
@@ -310,13 +310,13 @@ impl Around<'_> {
         if self.only_of_its_name(&from).is_some() {
             let before = shown.split('(').next().unwrap_or(shown);
             let (from, to) = (RelationName::new(&from.schema, before), RelationName::new(&schema, &own));
-            commands.extend(self.followed(NewName::Routine { from, to }));
+            commands.extend(self.names_followed(NewName::Routine { from, to }));
         }
         Ok(BoundStatement::Other(Statement::Command(Command::All { commands, tag })))
     }
 
     /// What has definitions say a new name; nothing if none says the old one.
-    pub(super) fn followed(&self, new: NewName) -> Option<Command> {
+    pub(super) fn names_followed(&self, new: NewName) -> Option<Command> {
         let mut objects = self.at.snapshot.catalog.all_objects();
         let is_said = objects.any(|object| matches!(new.followed(object), Ok(Some(_))));
         is_said.then(|| Command::Follow { new, memory: self.planner.options.tables.clone() })

@@ -3,7 +3,7 @@
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::Identity;
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
-use diligence_catalog::{Object, Relation, RelationName};
+use diligence_catalog::{Object, Relation};
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, UnaryOperator};
 
 use super::around::Around;
