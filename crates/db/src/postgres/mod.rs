@@ -699,7 +699,11 @@ fn add_declared(add: Add<'_>) {
 /// Definitions as texts, and what depends on what.
 fn add_texts(add: Add<'_>) {
     add("pg_index_texts", "index_oid:o index_part:o index_text index_short", declared::index_definitions);
-    add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
+    add(
+        "pg_constraint_texts",
+        "constraint_oid:o constraint_text constraint_short referred_schema:o referred_oid:o",
+        declared::constraint_definitions,
+    );
     for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
         add(name, declared::STATISTICS, declared::statistics);
     }
