@@ -53,7 +53,7 @@ impl Around<'_> {
         });
         let form = IndexForm { method, parts: parts.collect(), included, options: vec![] };
         let columns = columns.into_iter().cloned().collect::<Vec<_>>();
-        let IndexParts { columns, expressions, .. } = self.index_parts(&columns);
+        let IndexParts { columns, expressions, .. } = self.index_parts(&columns, &declaration.name);
         let is_missing = |(name, expression): &(&String, &Option<Arc<ast::Expr>>)| {
             expression.is_none() && !declaration.has_column(name)
         };
@@ -64,7 +64,7 @@ impl Around<'_> {
         }
         let condition = match condition {
             "" => None,
-            text => Some(self.with_whole_names(unnested(&parse::expression(text)?))),
+            text => Some(self.kept_rule(unnested(&parse::expression(text)?), &declaration.name)),
         };
         let (table, schema) = (&declaration.name.name, declaration.schema());
         let function = self.index_function(table, &schema, &columns, &expressions, condition.as_deref(), &operators)?;

@@ -90,11 +90,11 @@ impl Planner {
 
 impl Around<'_> {
     /// What an index is made of, whose expressions mean the same wherever names are looked up later.
-    pub(super) fn index_parts(&self, columns: &[ast::IndexColumn]) -> IndexParts {
+    pub(super) fn index_parts(&self, columns: &[ast::IndexColumn], table: &RelationName) -> IndexParts {
         let mut parts = IndexParts::of(columns);
         for (text, expression) in parts.columns.iter_mut().zip(&mut parts.expressions) {
             if let Some(expression) = expression {
-                *expression = self.with_whole_names(expression);
+                *expression = self.kept_rule(expression, table);
                 *text = shown(expression);
             }
         }

@@ -18,7 +18,7 @@ use sqlparser::ast::{
 use super::around::Around;
 use super::definitions::lower;
 use super::sequences::{is_counting, sequence_text};
-use crate::walking::walk_mut;
+use crate::walking::{each_expression_mut, walk_mut};
 
 impl Around<'_> {
     /// An expression that a table or a domain keeps: what is in another schema than the default one is named with it,
@@ -28,6 +28,28 @@ impl Around<'_> {
         let mut names = WholeNames { around: self, view: None, hidden: vec![], is_call: false };
         let _ = walk_mut(&mut copy, &mut names);
         Arc::new(copy)
+    }
+
+    /// The same for a rule of a table, whose columns have no table in front: it may be called otherwise later.
+    pub(super) fn kept_rule(&self, rule: &Expr, table: &RelationName) -> Arc<Expr> {
+        let mut kept = Expr::clone(&self.with_whole_names(rule));
+        let _ = each_expression_mut(&mut kept, |part| {
+            let column = match part {
+                Expr::CompoundIdentifier(names) => match names.as_slice() {
+                    [of, column] if lower(of) == table.name => Some(column.clone()),
+                    [schema, of, column] if lower(schema) == table.schema && lower(of) == table.name => {
+                        Some(column.clone())
+                    }
+                    _ => None,
+                },
+                _ => None,
+            };
+            if let Some(column) = column {
+                *part = Expr::Identifier(column);
+            }
+            ControlFlow::Continue(())
+        });
+        Arc::new(kept)
     }
 
     /// The query of a view in a schema: what would not be found from there is named with its own.
