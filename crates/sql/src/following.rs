@@ -70,6 +70,9 @@ impl NewName {
                     }
                     computed.condition.iter_mut().for_each(|condition| names.expression(condition));
                 }
+                for when in rules.triggers.iter_mut().filter_map(|trigger| trigger.when.as_mut()) {
+                    names.condition(when);
+                }
                 if let Some(view) = &mut rules.materialized {
                     view.query = names.text(&view.query)?;
                 }
@@ -138,6 +141,17 @@ impl Following<'_> {
             *kept = Arc::new(copy);
         }
         self.is_changed |= before;
+    }
+
+    /// A trigger's condition; one that names rows as a whole is no expression to the parser, and stays.
+    fn condition(&mut self, when: &mut String) {
+        let Ok(parsed) = parse::expression(when) else { return };
+        let mut condition = Arc::new(parsed);
+        let before = condition.clone();
+        self.expression(&mut condition);
+        if condition != before {
+            *when = condition.to_string();
+        }
     }
 
     /// The text of a query. Fails as parsing it does.
