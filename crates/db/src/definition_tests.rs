@@ -189,6 +189,8 @@ fn what_is_not_valid_is_kept_and_exported_so() {
         "INSERT INTO c VALUES (-1, 7, '{{1,2},{3,4}}')",
         "ALTER TABLE c ADD CONSTRAINT positive CHECK (a > 0) NOT VALID",
         "ALTER TABLE c ADD CONSTRAINT known FOREIGN KEY (p) REFERENCES p NOT VALID",
+        "CREATE VIEW first AS SELECT a FROM c",
+        "ALTER VIEW first RENAME TO \"Second\"",
     ] {
         run(&session, sql);
     }
@@ -198,6 +200,7 @@ fn what_is_not_valid_is_kept_and_exported_so() {
     run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
     let session = other.session();
     assert_eq!(number(&session, "SELECT cube[2][1] FROM c"), 3);
+    assert_eq!(number(&session, "SELECT a FROM \"Second\""), -1);
     assert_eq!(number(&session, "SELECT count(*) FROM pg_constraint WHERE NOT convalidated"), 2);
     assert_eq!(code(&session, "INSERT INTO c VALUES (1, 8)"), "23503");
     assert_eq!(code(&session, "ALTER TABLE c VALIDATE CONSTRAINT positive"), "23514");

@@ -19,10 +19,13 @@ use diligence_base::seams::{Disk, LocalDisk, OpenMode};
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Identity, KeyKind};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
-use diligence_catalog::{DEFAULT_SCHEMA, DomainDefinition, Isolation, NativeTable, Object, Relation, RelationName};
+use diligence_catalog::{
+    DEFAULT_SCHEMA, DomainDefinition, Isolation, NativeTable, Object, Relation, RelationName, View,
+};
 use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
 use diligence_types::collation::TextOrder;
+use sqlparser::ast::{Ident, ObjectName, Statement};
 
 use super::cancelling::CancelToken;
 use super::export_roles;
@@ -179,7 +182,7 @@ impl<'a> Exported<'a> {
         }
         for object in &objects {
             match &object.relation {
-                Relation::View(view) => self.last.push_str(&defined(&object.name, &view.definition())),
+                Relation::View(view) => self.last.push_str(&defined(&object.name, &view_statement(&object.name, view))),
                 Relation::Routine(routine) if self.made.insert(object.id) => {
                     self.last.push_str(&defined(&object.name, &routine.statement()));
                 }
@@ -390,6 +393,16 @@ fn defined(name: &RelationName, definition: &str) -> String {
         schema => format!("{}, {}", quoted(schema), quoted(DEFAULT_SCHEMA)),
     };
     format!("SET search_path = {path};\n{definition};\nRESET search_path;\n")
+}
+
+/// What makes a view, under the name that it has by now.
+fn view_statement(name: &RelationName, view: &View) -> String {
+    let mut source = Statement::clone(&view.source);
+    if let Statement::CreateView(create) = &mut source {
+        let part = |name: &String| Ident::with_quote('"', name);
+        create.name = ObjectName::from(vec![part(&name.schema), part(&name.name)]);
+    }
+    source.to_string()
 }
 
 /// What makes a domain.
