@@ -6,7 +6,6 @@ use std::cmp::Ordering;
 
 use arrow::array::{Array, ArrayRef, UInt32Array, make_comparator};
 use arrow::compute::{SortOptions, cast, concat, sort_to_indices, take};
-
 use datafusion_common::ColumnStatistics;
 use diligence_catalog::{NativeTable, Piece, Relation, SessionSnapshot};
 use diligence_types::{SqlType, text};

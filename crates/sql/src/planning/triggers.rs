@@ -511,8 +511,9 @@ impl Around<'_> {
         }))
     }
 
-    /// What takes away the triggers, defaults, conditions and indexes that call functions which are to go. Fails with 2BP01 if
-    /// there are triggers, and CASCADE is not said. What is in the schema that goes as a whole, if one does, is left.
+    /// What takes away the triggers, defaults, conditions and indexes that call functions which are to go. Fails with
+    /// 2BP01 if there are triggers, and CASCADE is not said. What is in the schema that goes as a whole, if one does,
+    /// is left.
     pub(super) fn without_users_of(
         &self,
         functions: &[RelationName],

@@ -428,8 +428,8 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
     Ok(())
 }
 
-/// Has a trigger's events and its condition name a column of its table otherwise. A condition that names rows as a whole
-/// stays as it is written.
+/// Has a trigger's events and its condition name a column of its table otherwise. A condition that names rows as a
+/// whole stays as it is written.
 fn rename_in_trigger(trigger: &mut Trigger, old: &str, new: &str) {
     for event in &mut trigger.events {
         if let TriggerEvent::Update(columns) = event {
