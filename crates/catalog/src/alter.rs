@@ -360,10 +360,11 @@ impl Catalog {
         Ok(())
     }
 
-    /// Has a sequence begin again.
+    /// Has a sequence begin again: a change as others are, which ends with a transaction that is rolled back.
     pub(crate) fn restart(&self, sequence: &ObjectRef) -> Result<()> {
-        let first = self.sequence(sequence)?.options.first();
-        self.set_value(sequence, first)
+        let options = self.sequence(sequence)?.options.clone();
+        let first = options.first();
+        self.change_sequence(sequence, options, Some(first))
     }
 
     fn count(&self, sequence: &ObjectRef, state: SequenceState) -> Result<()> {

@@ -319,7 +319,7 @@ impl Piece {
     }
 
     /// Some columns of its rows. Fails as [`read`](Self::read).
-    pub(crate) fn read_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
+    pub fn read_columns(&self, columns: &[usize]) -> Result<RecordBatch> {
         match &self.rows {
             PieceRows::Memory(batch) => batch.project(columns).map_err(from_arrow),
             PieceRows::Stored(stored) => {

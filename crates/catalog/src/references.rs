@@ -95,6 +95,9 @@ pub(crate) fn follow(
     settle: impl Fn(&Arc<Root>, &NativeTable, Followed<'_>) -> Result<RecordBatch>,
     mut carry: impl FnMut(&mut Arc<Root>, Carried) -> Result<()>,
 ) -> Result<()> {
+    if rows_of(&changed.after).is_some_and(|rows| rows.rules().references_off) {
+        return Ok(());
+    }
     let all = referring(root, changed.after.id).map(|(object, reference)| (object.name.clone(), reference.clone()));
     for (name, reference) in all.collect::<Vec<_>>() {
         let Some(object) = root.get(&name).cloned() else { continue };
@@ -113,7 +116,7 @@ pub(crate) fn follow(
 /// looked at.
 pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&DeferredConstraints>) -> Result<()> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(()) };
-    if after.rules().references.is_empty() {
+    if after.rules().references.is_empty() || after.rules().references_off {
         return Ok(());
     }
     let now = root.get(&changed.after.name).filter(|now| now.id == changed.after.id);
@@ -130,10 +133,50 @@ pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&D
         };
         let is_now = |reference: &&Reference| deferred.is_none_or(|deferred| !deferred.has(reference));
         for reference in after.rules().references.iter().filter(is_now) {
-            refers_well(root, &changed.after, after, reference, std::slice::from_ref(&batch))?;
+            let is_unproven = after.rules().unproven.contains(&reference.name);
+            let anew = is_unproven.then(|| referring_anew(changed, before, reference, &batch)).transpose()?;
+            let rows = anew.as_ref().unwrap_or(&batch);
+            refers_well(root, &changed.after, after, reference, std::slice::from_ref(rows))?;
         }
     }
     Ok(())
+}
+
+/// Of rows that came with a change, those that refer to something else than all rows that went with it: older rows may
+/// refer to nothing by a reference that is NOT VALID, as long as they go on referring to the same.
+fn referring_anew(
+    changed: &ChangedTable,
+    before: &NativeTable,
+    reference: &Reference,
+    came: &RecordBatch,
+) -> Result<RecordBatch> {
+    let key = key_of(&reference.name, &reference.columns);
+    let reader = KeyReader::new(&key, before.schema())?;
+    let mut went = BTreeMap::<usize, Vec<usize>>::new();
+    for number in &changed.deleted {
+        let piece = piece_of(before.pieces(), *number);
+        if let Some((piece, row)) = piece.and_then(|piece| Some((piece, before.pieces()[piece].position(*number)?))) {
+            went.entry(piece).or_default().push(row);
+        }
+    }
+    let mut known = HashMap::<u64, Vec<(Rc<KeyValues>, usize)>>::new();
+    for (piece, rows) in went {
+        let columns = before.pieces()[piece].read_all(reader.places())?;
+        let values = Rc::new(reader.values_of(columns.columns(), columns.num_rows())?);
+        for row in rows {
+            if let Some(hash) = values.hash(row) {
+                known.entry(hash).or_default().push((values.clone(), row));
+            }
+        }
+    }
+    let came = came.clone().with_schema(before.schema().clone()).unwrap_or_else(|_| came.clone());
+    let own = reader.values_of(&columns_of(&came, &reference.columns)?, came.num_rows())?;
+    let is_known = |row: usize| {
+        let known = own.hash(row).and_then(|hash| known.get(&hash));
+        known.is_some_and(|known| known.iter().any(|(values, old)| own.is_equal(row, values, *old)))
+    };
+    let is_new = (0..came.num_rows()).map(|row| !is_known(row)).collect::<BooleanArray>();
+    filter_record_batch(&came, &is_new).map_err(from_arrow)
 }
 
 /// Fails with code 23505 or 23503 if two rows have one deferrable key, or a row refers to nothing by a deferrable
@@ -147,6 +190,9 @@ pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredCons
         if deferred.is_none_or(|deferred| !deferred.has_key(key)) {
             rows.check_unique(key)?;
         }
+    }
+    if rows.rules().references_off {
+        return Ok(());
     }
     let mut own = rows.rules().references.iter().filter(|reference| is_now(reference));
     own.try_for_each(|reference| all_refer_well(root, put, rows, reference))?;
@@ -248,6 +294,9 @@ struct GoneKey {
 /// Whether a change has taken away a key that a reference is to, or changed one.
 pub(crate) fn has_gone_keys(changed: &ChangedTable, reference: &Reference) -> Result<bool> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(false) };
+    if after.rules().references_off {
+        return Ok(false);
+    }
     let Some(key) = before.rules().keys.iter().find(|key| key.refers_to(&reference.referred)) else { return Ok(false) };
     let reader = KeyReader::new(key, before.schema())?;
     Ok(!gone_keys(changed, before, after, key, &reader)?.is_empty())

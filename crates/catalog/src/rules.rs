@@ -36,6 +36,9 @@ pub struct TableRules {
     pub comments: BTreeMap<String, String>,
     /// Conditions and references, by name, that rows from before them may break (NOT VALID).
     pub unproven: BTreeSet<String>,
+    /// Whether rows that change are held neither against its references nor against those to it, and no row follows
+    /// (DISABLE TRIGGER ALL).
+    pub references_off: bool,
     /// What its rows are the answer of, if it is a materialized view.
     pub materialized: Option<Materialized>,
     /// How its rows are divided into fragments, and ordered on disk.

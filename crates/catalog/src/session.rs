@@ -78,7 +78,8 @@ impl Drop for SessionOwner {
 #[derive(Default)]
 struct GivenNumbers {
     by_sequence: HashMap<ObjectId, i64>,
-    last: Option<i64>,
+    /// The sequence that gave the last one.
+    last: Option<ObjectId>,
 }
 
 /// A transaction that a session is in.
@@ -372,7 +373,7 @@ impl SessionCatalogs {
         let number = catalog.next_value(&sequence)?;
         let mut given = self.given.lock();
         given.by_sequence.insert(sequence.id, number);
-        given.last = Some(number);
+        given.last = Some(sequence.id);
         Ok(number)
     }
 
@@ -385,10 +386,12 @@ impl SessionCatalogs {
         })
     }
 
-    /// The number that any sequence gave to the session last. Fails with code 55000 if none did.
+    /// The number of the sequence that gave one to the session last: that number, or what was set since. Fails with code
+    /// 55000 if none did.
     pub fn last_value(&self) -> Result<i64> {
         let none = || Error::input("lastval is not yet defined in this session").with_code("55000");
-        self.given.lock().last.ok_or_else(none)
+        let given = self.given.lock();
+        given.last.and_then(|sequence| given.by_sequence.get(&sequence).copied()).ok_or_else(none)
     }
 
     /// Forgets the numbers that sequences have given to the session.

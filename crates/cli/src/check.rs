@@ -24,6 +24,10 @@ pub fn run(arguments: &CheckArguments) -> Done {
     let mut result = database.session().execute("CHECK DATABASE").map_err(other)?;
     let (mut checks, mut problems) = (0, 0);
     let mut output = io::stdout().lock();
+    for lost in database.lost_indexes() {
+        problems += 1;
+        writeln!(output, "{lost}").map_err(|error| Failure::output(&error))?;
+    }
     while let Some(batch) = result.next_blocking() {
         let batch = batch.map_err(other)?;
         let column = |at: usize| batch.column(at).as_string_view();

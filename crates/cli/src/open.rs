@@ -92,6 +92,9 @@ fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> R
         ErrorKind::Input => Failure::Usage(error.to_string()),
         _ => Failure::Other(error.to_string()),
     })?;
+    for lost in database.lost_indexes() {
+        complain(format!("warning: {lost}"));
+    }
     let (budget, charge) = database.engine().process_budget();
     diligence_allocator::keep_within(diligence_allocator::QUIET, budget, charge);
     database.engine().between_turns(diligence_allocator::tidy);

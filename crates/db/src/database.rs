@@ -17,7 +17,7 @@ use diligence_catalog::{
 use diligence_disk::TempOptions;
 use diligence_engine::plan::bytes::PlanPass;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_native::{Backup, Checkpoints, FolderReader, Repaired, SegmentSizes, StoreOptions};
+use diligence_native::{Backup, Checkpoints, FolderReader, LostIndex, Repaired, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
 use diligence_remote::Servers;
 use diligence_sql::{Closures, FollowedRows, Planner, PlannerOptions};
@@ -393,6 +393,17 @@ impl Database {
     /// What in the data folder is no table, and why: folders whose files do not fit together.
     pub fn left_out(&self) -> Vec<(String, String)> {
         self.0.catalog.snapshot().left_out().map(|(name, why)| (name.to_owned(), why.to_owned())).collect()
+    }
+
+    /// Indexes that the database was opened without, each as a sentence: what computed them is gone. The next opening
+    /// misses them no more.
+    pub fn lost_indexes(&self) -> Vec<String> {
+        let lost = self.0.kept.as_ref().map(|kept| kept.store().lost_indexes());
+        let shown = |lost: &LostIndex| {
+            let LostIndex { table, name, error } = lost;
+            format!("the index '{name}' of {table} is lost, as nothing computes it: {}", error.message())
+        };
+        lost.into_iter().flatten().map(shown).collect()
     }
 
     /// Gives a table that the caller made a name, in place of the table that had it before. Fails with kind `Input` if

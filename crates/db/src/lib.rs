@@ -35,6 +35,8 @@ mod data;
 mod data_folder;
 mod database;
 #[cfg(test)]
+mod definition_tests;
+#[cfg(test)]
 mod folder_tests;
 #[cfg(test)]
 mod forms;

@@ -71,7 +71,11 @@ impl ImageFile<'_> {
         for (name, id) in snapshot.kept_schemas().filter(|(name, _)| *name != DEFAULT_SCHEMA) {
             self.put(&encode_schema(id.0, name))?;
         }
-        for (statement, object) in (1..).zip(snapshot.all_objects().filter(|object| is_kept(object))) {
+        // Tables come last: what their indexes call is there when these are read.
+        let is_table = |object: &&Arc<Object>| matches!(object.relation, Relation::Native(_));
+        let kept = || snapshot.all_objects().filter(|object| is_kept(object));
+        let objects = kept().filter(|object| !is_table(object)).chain(kept().filter(is_table));
+        for (statement, object) in (1..).zip(objects) {
             match moved.get(&object.id) {
                 Some(table) => self.put_relation(object, &Relation::Native(table.clone()), statement)?,
                 None => self.put_relation(object, &object.relation, statement)?,

@@ -48,6 +48,6 @@ pub use backup::Backup;
 pub use lock::{FolderLock, Holder, ReadersLock};
 pub use reader::FolderReader;
 pub use repair::{Repaired, repair};
-pub use replay::Surroundings;
+pub use replay::{LostIndex, Surroundings};
 pub use segments::SegmentSizes;
 pub use store::{Checkpoints, Store, StoreOptions, make_folder};

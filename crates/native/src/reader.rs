@@ -51,10 +51,13 @@ impl FolderReader {
         }
         let image = opened.as_ref().map(|(number, _)| *number);
         if let Some((_, file)) = opened {
-            let replayed = Replay::new(catalog, surroundings, &segments).file(file)?;
+            let mut replay = Replay::new(catalog, surroundings, &segments);
+            let replayed = replay.file(file)?;
             if !replayed.is_complete {
                 return Err(replayed.file.damaged());
             }
+            // The process that writes says which are lost.
+            replay.settle_indexes()?;
         }
         catalog.keep_in(Arc::new(Refusal));
         Ok(Self { _segments: segments, _readers: readers, image })

@@ -204,6 +204,8 @@ const UNPROVEN: &str = "\u{1}unproven ";
 const MATERIALIZED: &str = "\u{1}materialized";
 const UNPOPULATED: &str = "\u{1}unpopulated";
 const DISTRIBUTION: &str = "\u{1}distribution";
+/// Of a table that is held against no reference.
+const REFERENCES_OFF: &str = "\u{1}references off";
 /// Of a trigger, with its name behind.
 const TRIGGER: &str = "\u{1}trigger ";
 /// Of the columns that ON DELETE changes, with the constraint's name behind.
@@ -226,6 +228,7 @@ pub struct RulesRecord {
     pub references: Vec<Reference>,
     pub comments: Vec<(String, String)>,
     pub unproven: Vec<String>,
+    pub references_off: bool,
     pub materialized: Option<Materialized>,
     pub distribution: Distribution,
     pub triggers: Vec<Trigger>,
@@ -515,6 +518,7 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         references,
         comments,
         unproven,
+        references_off,
         materialized,
         distribution,
         triggers,
@@ -536,12 +540,13 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         let mark = if view.is_populated { MATERIALIZED } else { UNPOPULATED };
         (mark.to_owned(), view.query.clone())
     });
+    let off = references_off.then(|| (REFERENCES_OFF.to_owned(), String::new()));
     let divided = (*distribution != Distribution::default()).then(|| (DISTRIBUTION.to_owned(), distribution.encoded()));
     let called = triggers.iter().map(|trigger| (format!("{TRIGGER}{}", trigger.name), trigger.encoded()));
     let formed = keys.iter().filter_map(|key| Some((format!("{INDEX}{}", key.name), key.form.as_ref()?.encoded())));
     let partly = references.iter().filter(|reference| !reference.set_columns.is_empty());
     let set = partly.map(|reference| (format!("{SET_COLUMNS}{}", reference.name), reference.set_columns.join(BETWEEN)));
-    let marks = marks.chain(view).chain(divided).chain(called).chain(formed).chain(set).collect::<Vec<_>>();
+    let marks = marks.chain(view).chain(off).chain(divided).chain(called).chain(formed).chain(set).collect::<Vec<_>>();
     let comments = comments.iter().chain(marks.iter().map(|(name, text)| (name, text)));
     pairs(comments.map(|(name, text)| (name, text.clone())).collect());
     encoder.number(identities.len() as u64);
@@ -788,6 +793,7 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
         match name.as_str() {
             MATERIALIZED => rules.materialized = Some(Materialized { query: text, is_populated: true }),
             UNPOPULATED => rules.materialized = Some(Materialized { query: text, is_populated: false }),
+            REFERENCES_OFF => rules.references_off = true,
             DISTRIBUTION => rules.distribution = Distribution::decoded(&text)?,
             other if other.starts_with(TRIGGER) => rules.triggers.push(Trigger::decoded(&text)?),
             other if other.starts_with(SET_COLUMNS) => {

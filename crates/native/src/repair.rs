@@ -69,6 +69,9 @@ pub fn repair(
     let mut replay = Replay::new(catalog, surroundings, &segments).saving();
     let first_log = read_image(options, &mut replay, &mut repaired)?;
     read_logs(options, first_log, &mut replay, &mut repaired)?;
+    for lost in replay.settle_indexes()? {
+        repaired.found(format!("{}: the index {} is lost: {}", lost.table, lost.name, lost.error));
+    }
     for lost in replay.into_lost() {
         if let Some((table, rows)) = &lost.table {
             repaired.lost(&table.to_string(), *rows, &lost.error);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::rules::{Check, ComputedKey, Key, RowFunction, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
@@ -66,6 +66,28 @@ pub struct Replay<'a> {
     /// The last moment of what was done, and the first one of what was left out.
     moment: Option<i64>,
     next_moment: Option<i64>,
+    /// Indexes that nothing could compute when their table came, by its id.
+    unbound: HashMap<u64, Vec<UnboundKey>>,
+}
+
+/// An index whose expressions mean nothing where its table is read: what they call comes later, or has gone.
+struct UnboundKey {
+    /// Among the keys of the table.
+    place: usize,
+    key: Key,
+    expressions: Vec<Option<Arc<Expr>>>,
+    condition: Option<Arc<Expr>>,
+}
+
+/// An index that is left out, as nothing computes it.
+#[derive(Clone, Debug)]
+pub struct LostIndex {
+    /// Its table.
+    pub table: RelationName,
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub error: Error,
 }
 
 /// A cluster whose segment cannot be read.
@@ -94,8 +116,9 @@ pub struct Replayed {
 impl<'a> Replay<'a> {
     pub fn new(catalog: &'a Catalog, surroundings: &'a dyn Surroundings, segments: &'a Segments) -> Self {
         let (rows, keys) = (HashMap::new(), HashMap::new());
-        let (until, moment, next_moment) = (None, None, None);
-        Self { catalog, surroundings, segments, rows, keys, key_store: None, lost: None, until, moment, next_moment }
+        let (until, moment, next_moment, unbound) = (None, None, None, HashMap::new());
+        let (key_store, lost) = (None, None);
+        Self { catalog, surroundings, segments, rows, keys, key_store, lost, until, moment, next_moment, unbound }
     }
 
     /// The same, where keys that come in great number go into files.
@@ -126,6 +149,49 @@ impl<'a> Replay<'a> {
     /// The clusters that could not be read.
     pub fn into_lost(self) -> Vec<LostCluster> {
         self.lost.unwrap_or_default()
+    }
+
+    /// All files have been read: gives tables the indexes that nothing could compute before all names were there, and
+    /// says which nothing computes still. A database opens without them. Fails with kind `Resource` if the keys do not
+    /// fit into memory.
+    pub fn settle_indexes(&mut self) -> Result<Vec<LostIndex>> {
+        let mut lost = Vec::new();
+        for (table, keys) in std::mem::take(&mut self.unbound) {
+            let snapshot = self.catalog.snapshot();
+            let object = snapshot.all_objects().find(|object| object.id.0 == table);
+            let Some((object, Relation::Native(rows))) = object.map(|object| (object, &object.relation)) else {
+                continue;
+            };
+            let mut rules = rows.rules().clone();
+            let mut bound = Vec::new();
+            let mut lose = |name: &str, error: Error| {
+                lost.push(LostIndex { table: object.name.clone(), name: name.to_owned(), error });
+            };
+            for UnboundKey { place, key, expressions, condition } in keys {
+                let (table, columns, given) = (&object.name, rows.schema(), condition.as_deref());
+                match self.surroundings.row_function(table, columns, &key, &expressions, given) {
+                    Ok(function) => {
+                        bound.push(key.name.clone());
+                        let computed = Some(ComputedKey { expressions, condition, function });
+                        rules.keys.insert(place.min(rules.keys.len()), Key { computed, ..key });
+                    }
+                    Err(error) => lose(&key.name, error),
+                }
+            }
+            if bound.is_empty() {
+                continue;
+            }
+            let (name, columns) = (object.name.clone(), rows.schema().clone());
+            let places = (0..columns.fields().len()).map(Some).collect();
+            let alteration = TableAlteration { name, columns, places, rules };
+            match self.catalog.restore_alteration(&object.reference(), alteration, &self.surroundings.memory()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Resource => return Err(error),
+                Err(error) => bound.iter().for_each(|name| lose(name, error.clone())),
+            }
+        }
+        lost.sort_by(|one, other| (&one.table, &one.name).cmp(&(&other.table, &other.name)));
+        Ok(lost)
     }
 
     /// A file has ended: rows without an entry were nobody's, and the numbers of statements are others' from now on.
@@ -245,7 +311,7 @@ impl<'a> Replay<'a> {
             }
             Record::Alter { table, name, renamed, columns, places, rules } => {
                 let table = ObjectRef { id: ObjectId(table), name };
-                let rules = self.rules(rules, &renamed, &columns)?;
+                let (rules, _) = self.rules(table.id.0, rules, &renamed, &columns)?;
                 let alteration = TableAlteration { name: renamed, columns, places, rules };
                 catalog.restore_alteration(&table, alteration, &surroundings.memory())?;
             }
@@ -297,40 +363,76 @@ impl<'a> Replay<'a> {
         if let Some(store) = &self.key_store {
             made.keep_keys_in(store);
         }
-        let rules = self.rules(rules, &name, &columns)?;
+        let (rules, places) = self.rules(id, rules, &name, &columns)?;
         let mut keys = self.keys.remove(&statement).unwrap_or_default();
-        let keys = (0..rules.keys.len()).map(|key| keys.remove(&key)).collect();
+        let keys = places.iter().map(|place| keys.remove(place)).collect();
         let made = made.with_restored_rules(rules, keys, &self.surroundings.memory(), version)?;
         self.catalog.restore(ObjectId(id), &name, Relation::Native(Arc::new(made)))
     }
 
-    fn rules(&self, record: RulesRecord, table: &RelationName, columns: &SchemaRef) -> Result<TableRules> {
+    /// The rules of the table with this id, and where its keys were among those that were written down: those that
+    /// nothing computes yet are not among its rules.
+    fn rules(
+        &mut self,
+        id: u64,
+        record: RulesRecord,
+        table: &RelationName,
+        columns: &SchemaRef,
+    ) -> Result<(TableRules, Vec<usize>)> {
+        let (mut keys, mut places, mut unbound) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, (key, computed)) in record.keys.into_iter().enumerate() {
+            match self.key(key, computed, table, columns)? {
+                Ok(key) => {
+                    keys.push(key);
+                    places.push(place);
+                }
+                Err(key) => unbound.push(UnboundKey { place, ..key }),
+            }
+        }
+        match unbound.is_empty() {
+            true => self.unbound.remove(&id),
+            false => self.unbound.insert(id, unbound),
+        };
         let expression = |(name, text): (String, String)| Ok((name, Arc::new(self.surroundings.expression(&text)?)));
         let check = |pair| expression(pair).map(|(name, condition)| Check { name, condition });
-        let given = |text: &String| match text.is_empty() {
-            true => Ok(None),
-            false => self.surroundings.expression(text).map(|expression| Some(Arc::new(expression))),
-        };
-        let key = |(key, computed): (Key, Option<(Vec<String>, String)>)| {
-            let Some((expressions, condition)) = computed else { return Ok(key) };
-            let expressions = expressions.iter().map(given).collect::<Result<Vec<_>>>()?;
-            let condition = given(&condition)?;
-            let function = self.surroundings.row_function(table, columns, &key, &expressions, condition.as_deref())?;
-            Ok(Key { computed: Some(ComputedKey { expressions, condition, function }), ..key })
-        };
-        Ok(TableRules {
+        let rules = TableRules {
             defaults: record.defaults.into_iter().map(expression).collect::<Result<_>>()?,
             generated: record.generated.into_iter().map(expression).collect::<Result<_>>()?,
             identities: record.identities.into_iter().collect(),
             checks: record.checks.into_iter().map(check).collect::<Result<_>>()?,
-            keys: record.keys.into_iter().map(key).collect::<Result<_>>()?,
+            keys,
             references: record.references,
             comments: record.comments.into_iter().collect(),
             unproven: record.unproven.into_iter().collect(),
+            references_off: record.references_off,
             materialized: record.materialized,
             distribution: record.distribution,
             triggers: record.triggers,
-        })
+        };
+        Ok((rules, places))
+    }
+
+    /// A key that was written down; the inner error is one that nothing computes, as far as names are there.
+    fn key(
+        &self,
+        key: Key,
+        computed: Option<(Vec<String>, String)>,
+        table: &RelationName,
+        columns: &SchemaRef,
+    ) -> Result<Result<Key, UnboundKey>> {
+        let given = |text: &String| match text.is_empty() {
+            true => Ok(None),
+            false => self.surroundings.expression(text).map(|expression| Some(Arc::new(expression))),
+        };
+        let Some((expressions, condition)) = computed else { return Ok(Ok(key)) };
+        let expressions = expressions.iter().map(given).collect::<Result<Vec<_>>>()?;
+        let condition = given(&condition)?;
+        let function = self.surroundings.row_function(table, columns, &key, &expressions, condition.as_deref());
+        match function {
+            Ok(function) => Ok(Ok(Key { computed: Some(ComputedKey { expressions, condition, function }), ..key })),
+            Err(error) if error.kind() == ErrorKind::Resource => Err(error),
+            Err(_) => Ok(Err(UnboundKey { place: 0, key, expressions, condition })),
+        }
     }
 
     /// The rows of a statement, and what they are counted in.

@@ -22,7 +22,7 @@ use crate::image;
 use crate::lock::ReadersLock;
 use crate::log::Log;
 use crate::past::{PastFiles, Retained};
-use crate::replay::{Replay, Replayed, Surroundings};
+use crate::replay::{LostIndex, Replay, Replayed, Surroundings};
 use crate::segments::{SegmentSizes, Segments};
 
 /// Bytes of logs before a checkpoint is due.
@@ -88,6 +88,7 @@ pub struct Store {
     /// One checkpoint at a time.
     kept: Mutex<Kept>,
     checkpoints: Mutex<Checkpoints>,
+    lost_indexes: Vec<LostIndex>,
     stop: Mutex<bool>,
     stopped: Condvar,
 }
@@ -120,7 +121,8 @@ impl Store {
         let segments = Arc::new(segments);
         catalog.store_keys_in(segments.clone());
         let past = PastFiles::open(folder, disk.clone(), catalog.clone(), segments.clone())?;
-        let (kept, next, last, moment) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
+        let Recovered { kept, next, last, moment, lost_indexes } =
+            recover(&**disk, folder, &catalog, surroundings, &segments)?;
         let retained = past.retained();
         // What there is now has been there since the last change.
         let since = retained.map(|Retained { since, .. }| moment.map_or(since, |moment| moment.max(since)));
@@ -142,7 +144,13 @@ impl Store {
         catalog.store_rows_in(segments.clone());
         let (kept, stop) = (Mutex::new(kept), Mutex::new(false));
         let checkpoints = Mutex::default();
-        Ok(Self { catalog, log, segments, past, kept, checkpoints, options, stop, stopped: Condvar::new() })
+        let stopped = Condvar::new();
+        Ok(Self { catalog, log, segments, past, kept, checkpoints, options, lost_indexes, stop, stopped })
+    }
+
+    /// The indexes that it was opened without, as nothing computes them any more. They are gone.
+    pub fn lost_indexes(&self) -> &[LostIndex] {
+        &self.lost_indexes
     }
 
     /// The directories of other disks into which segments are written, beside the folder.
@@ -430,15 +438,27 @@ fn is_begun(disk: &dyn Disk, folder: &Path) -> Result<bool> {
     Ok(has(Purpose::Image)? || has(Purpose::Log)?)
 }
 
-/// Reads the newest image and the logs behind it. Gives what there is, the place of the next record, the number of the
-/// last log, and the moment of the last change that says one.
+/// What recovery has found.
+struct Recovered {
+    /// What the folder has.
+    kept: Kept,
+    /// The place of the next record.
+    next: u64,
+    /// The number of the last log.
+    last: u64,
+    /// That of the last change that says one.
+    moment: Option<i64>,
+    lost_indexes: Vec<LostIndex>,
+}
+
+/// Reads the newest image and the logs behind it.
 fn recover(
     disk: &dyn Disk,
     folder: &Path,
     catalog: &Catalog,
     surroundings: &dyn Surroundings,
     segments: &Arc<Segments>,
-) -> Result<(Kept, u64, u64, Option<i64>)> {
+) -> Result<Recovered> {
     let images = Purpose::Image.numbers(disk, folder)?;
     let logs = Purpose::Log.numbers(disk, folder)?;
     let mut replay = Replay::new(catalog, surroundings, segments).storing_keys(segments.clone());
@@ -490,5 +510,6 @@ fn recover(
     }
     // So may be the name of the image. What only earlier ones refer to is removed next.
     disk.sync_folder(folder).map_err(|error| failed(folder, &error))?;
-    Ok((kept, before.map_or(1, |before| before.next), last, replay.moment()))
+    let (next, moment) = (before.map_or(1, |before| before.next), replay.moment());
+    Ok(Recovered { kept, next, last, moment, lost_indexes: replay.settle_indexes()? })
 }

@@ -47,7 +47,8 @@ const FUNCTIONS: [(&str, &str); 77] = [
     ("pg_encoding_to_char", "'UTF8'"),
     ("pg_function_is_visible", "COALESCE((SELECT bool_or(_r.routine_schema IN (@PATH@) AND _r.routine_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), true)"),
-    ("pg_get_constraintdef", "(SELECT max(_c.constraint_text) FROM pg_catalog.pg_constraint_texts _c WHERE _c.constraint_oid = $1)"),
+    ("pg_get_constraintdef", "(SELECT max(CASE WHEN _c.referred_schema IN (@PATH@) AND _c.referred_oid NOT IN (@HIDDEN@) \
+      THEN _c.constraint_short ELSE _c.constraint_text END) FROM pg_catalog.pg_constraint_texts _c WHERE _c.constraint_oid = $1)"),
     ("pg_get_expr", "CAST($1 AS TEXT)"),
     ("pg_get_function_arguments", "(SELECT max(_r.routine_arguments) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
     ("pg_get_function_identity_arguments", "(SELECT max(_r.routine_identity) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),

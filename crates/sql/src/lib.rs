@@ -22,6 +22,7 @@ pub mod errors;
 mod expression;
 pub mod external;
 mod facts;
+mod following;
 mod formulas;
 mod front;
 mod information;
@@ -55,6 +56,7 @@ mod written;
 
 pub use closures::Closure;
 pub use facts::Facts;
+pub use following::NewName;
 pub use lowering::SqlFunctions;
 pub use planning::{
     Description, FollowedRows, Formula, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,

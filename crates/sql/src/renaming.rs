@@ -174,6 +174,15 @@ impl SchemaNames<'_> {
             }
         }
         rules.triggers = self.triggers(&rules.triggers)?;
+        if let Some(view) = &mut rules.materialized {
+            let before = std::mem::replace(&mut self.is_changed, false);
+            let mut query = parse::query(&view.query)?;
+            let _ = walk_mut(&mut query, self);
+            if self.is_changed {
+                view.query = query.to_string();
+            }
+            self.is_changed |= before;
+        }
         Ok(rules)
     }
 

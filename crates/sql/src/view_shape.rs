@@ -203,7 +203,9 @@ fn counts(value: &Expr) -> bool {
 
 /// Whether rows of a view can be changed, for those who ask.
 pub(crate) fn is_updatable(snapshot: &SessionSnapshot, object: &Object) -> bool {
-    let Relation::View(view) = &object.relation else { return matches!(object.relation, Relation::Native(_)) };
+    let Relation::View(view) = &object.relation else {
+        return matches!(object.relation, Relation::Native(_)) && object.relation.materialized().is_none();
+    };
     let Ok(simple) = SimpleView::of(view) else { return false };
     let Some(parts) = parts_of(&simple.of) else { return false };
     let found = match parts.as_slice() {

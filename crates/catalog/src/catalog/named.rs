@@ -161,6 +161,27 @@ impl Catalog {
         self.drop_schema(from, false).map(drop)
     }
 
+    /// Has objects say another name than they did; `renamed` says what becomes of one, `None` of one that stays as it
+    /// is. To be called in a block: it makes several changes. Fails as `renamed` does, and as a log fails.
+    pub fn follow_names(
+        &self,
+        renamed: &dyn Fn(&Object) -> Result<Option<RenamedObject>>,
+        memory: &Reservation,
+    ) -> Result<()> {
+        for object in self.snapshot().all_objects() {
+            match renamed(object)? {
+                None => {}
+                Some(RenamedObject::Other(relation)) => self.replace(&object.reference(), relation)?,
+                Some(RenamedObject::Table { columns, rules }) => {
+                    let places = (0..columns.fields().len()).map(Some).collect();
+                    let alteration = TableAlteration { name: object.name.clone(), columns, places, rules: *rules };
+                    self.alter(&object.reference(), object.version, alteration, memory)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a schema away; false if there is none. Fails with kind `Input` on one that is always there, and on one
     /// with relations unless `cascade`.
     pub fn drop_schema(&self, name: &str, cascade: bool) -> Result<bool> {

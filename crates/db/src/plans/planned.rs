@@ -13,7 +13,7 @@ use diligence_base::Result;
 use diligence_catalog::{Catalog, CatalogChange, PlanningIdentity, SessionSnapshot, Uses};
 use diligence_engine::plan::Needs;
 use diligence_sql::parse::Parsed;
-use diligence_sql::{Planned, Planner, Query, Statement, kept_tables, parameter_value};
+use diligence_sql::{Command, Planned, Planner, Query, Statement, kept_tables, parameter_value};
 
 /// The syntax tree of a statement with its text. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -121,6 +121,20 @@ impl PlannedStatement {
                 _ => true,
             },
         }
+    }
+
+    /// Whether it is a command that changes nothing that is kept: LOCK TABLE, ANALYZE, SET ROLE, SET CONSTRAINTS.
+    pub fn changes_nothing(&self) -> bool {
+        let Planned::Other(statement) = &self.planned else { return false };
+        let Statement::Command(command) = statement.as_ref() else { return false };
+        let command = if let Command::Noted { command, .. } = command { command.as_ref() } else { command };
+        matches!(
+            command,
+            Command::Lock { .. }
+                | Command::SetRole { .. }
+                | Command::SetConstraints { .. }
+                | Command::Nothing("ANALYZE")
+        )
     }
 
     /// Whether it changes rows of a temporary table, and nothing else: nobody else sees them.

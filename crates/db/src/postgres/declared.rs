@@ -18,7 +18,7 @@ use diligence_types::SqlType;
 use super::collation_oid;
 use super::definitions::{
     collated_column, deferred, index_definition, key_condition, key_definition, key_expressions, key_parts, key_types,
-    qualified, quoted, reference_definition, short_index_definition,
+    quoted, reference_definition, short_index_definition,
 };
 use super::roles;
 use super::rows::Cell;
@@ -117,6 +117,10 @@ pub(super) struct IndexClass {
     /// The number of its access method.
     pub(super) method: u32,
     pub(super) options: Cell,
+    /// The rows of its table.
+    pub(super) rows: i64,
+    /// Whether it ends with its session: `t` or `p`.
+    pub(super) persistence: &'static str,
 }
 
 /// Rows of `pg_class` for indexes.
@@ -135,6 +139,8 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<IndexClass> {
                 columns: (key.columns.len() + key.included().len()) as i32,
                 method: method_oid(key.method()).unwrap_or_default(),
                 options: options.map_or(Cell::Null, |options| Cell::Texts(texts(options))),
+                rows: of.table.rows() as i64,
+                persistence: if of.object.name.is_temporary() { "t" } else { "p" },
             }
         }));
     }
@@ -277,8 +283,21 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     rows
 }
 
+/// The text of a constraint.
+struct ConstraintText {
+    whole: String,
+    /// Of one that refers to another table, how it is shown where that needs no schema, the schema and the table.
+    short: Option<(String, u32, u32)>,
+}
+
+impl From<String> for ConstraintText {
+    fn from(whole: String) -> Self {
+        Self { whole, short: None }
+    }
+}
+
 /// A constraint: its row in `pg_constraint`, and its text.
-fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
+fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, ConstraintText)> {
     let mut rows = Vec::new();
     let tables = declared(snapshot);
     for of in &tables {
@@ -320,7 +339,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             cells[DEFERRABLE] = key.is_deferrable().into();
             cells[DEFERRABLE + 1] = (key.deferral == Deferral::Deferred).into();
             cells.push(of.columns(&key.columns));
-            rows.push((cells, key_definition(key)));
+            rows.push((cells, key_definition(key).into()));
         }
         for (place, check) in rules.checks.iter().enumerate() {
             let number = of.number(Kind::Check, place);
@@ -329,7 +348,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let columns = of.table.schema().fields().iter().map(|field| field.name().clone());
             let named = columns.filter(|column| mentions(&text, column)).collect::<Vec<_>>();
             cells.push(of.columns(&named));
-            rows.push((cells, format!("CHECK ({text}){}", unproven(rules, &check.name))));
+            rows.push((cells, format!("CHECK ({text}){}", unproven(rules, &check.name)).into()));
         }
         for (place, reference) in rules.references.iter().enumerate() {
             let referred = tables.iter().find(|other| other.object.id == reference.table);
@@ -354,8 +373,14 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let set = &reference.set_columns;
             cells.extend([Cell::Null, Cell::Null, Cell::Null]);
             cells.push(if set.is_empty() { Cell::Null } else { of.columns(set) });
-            let text = reference_definition(reference, &qualified(&referred.object.name));
-            rows.push((cells, format!("{text}{}", unproven(rules, &reference.name))));
+            let text = |name: &str| {
+                let unproven = unproven(rules, &reference.name);
+                format!("{}{unproven}", reference_definition(reference, name))
+            };
+            let name = &referred.object.name;
+            let whole = text(&format!("{}.{}", quoted(&name.schema), quoted(&name.name)));
+            let short = Some((text(&quoted(&name.name)), referred.schema_oid, referred.object.oid()));
+            rows.push((cells, ConstraintText { whole, short }));
         }
     }
     for (object, domain, definition) in snapshot.catalog.domains().filter(|(object, ..)| snapshot.sees(&object.name)) {
@@ -375,7 +400,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             ];
             let rest: [Cell; 9] =
                 [zero(), zero(), zero(), " ".into(), " ".into(), " ".into(), true.into(), 0.into(), false.into()];
-            rows.push((head.into_iter().chain(rest).collect(), format!("CHECK ({})", check.condition)));
+            rows.push((head.into_iter().chain(rest).collect(), format!("CHECK ({})", check.condition).into()));
         }
     }
     for TriggerConstraint { number, object, trigger } in triggers::constraints(snapshot) {
@@ -405,7 +430,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
         ];
         rows.push((
             head.into_iter().chain(rest).collect(),
-            format!("TRIGGER{}", deferred(trigger.constraint.unwrap_or_default())),
+            format!("TRIGGER{}", deferred(trigger.constraint.unwrap_or_default())).into(),
         ));
     }
     rows
@@ -429,7 +454,14 @@ pub(super) fn constraints(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 /// What `pg_get_constraintdef` looks into.
 pub(super) fn constraint_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let rows = all_constraints(snapshot).into_iter();
-    rows.map(|(mut row, text)| vec![row.swap_remove(0), text.into()]).collect()
+    let row = |(mut row, text): (Vec<Cell>, ConstraintText)| {
+        let (short, schema, table) = match text.short {
+            Some((short, schema, table)) => (short.into(), schema.into(), table.into()),
+            None => (Cell::Null, Cell::Null, Cell::Null),
+        };
+        vec![row.swap_remove(0), text.whole.into(), short, schema, table]
+    };
+    rows.map(row).collect()
 }
 
 pub(super) fn comments(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {

@@ -81,6 +81,20 @@ impl Listed {
         }
     }
 
+    /// How many rows a table has; -1 of what does not say it.
+    fn rows(&self) -> Cell {
+        match self.object.as_ref().map(|object| &object.relation) {
+            Some(Relation::Native(table)) => Cell::Number(table.rows() as i64),
+            _ => Cell::Number(-1),
+        }
+    }
+
+    /// Whether it ends with its session: `t` or `p`.
+    fn persistence(&self) -> &'static str {
+        let is_temporary = self.object.as_ref().is_some_and(|object| object.name.is_temporary());
+        if is_temporary { "t" } else { "p" }
+    }
+
     /// Whether it has rows to show.
     fn is_populated(&self) -> bool {
         let view = self.object.as_ref().and_then(|object| object.relation.materialized());
@@ -166,12 +180,12 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             0.into(),
             0.into(),
             0.into(),
-            Cell::Number(-1),
+            listed.rows(),
             0.into(),
             0.into(),
             has_indexes.into(),
             false.into(),
-            "p".into(),
+            listed.persistence().into(),
             listed.kind.into(),
             columns.into(),
             checks.into(),
@@ -191,11 +205,11 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     };
     let mut rows = listed.iter().map(row).collect::<Vec<_>>();
     for index in declared::index_classes(snapshot) {
-        let IndexClass { oid, name, schema, columns, method, options } = index;
+        let IndexClass { oid, name, schema, columns, method, options, rows: count, persistence } = index;
         let zero = || Cell::Number(0);
         let mut row = vec![oid, name.into(), schema.into(), zero(), zero(), OWNER_OID.into(), method.into()];
-        row.extend([zero(), zero(), zero(), Cell::Number(-1), zero(), zero(), false.into(), false.into()]);
-        row.extend(["p".into(), "i".into(), columns.into(), zero()]);
+        row.extend([zero(), zero(), zero(), Cell::Number(count), zero(), zero(), false.into(), false.into()]);
+        row.extend([persistence.into(), "i".into(), columns.into(), zero()]);
         row.extend([false, false, false, false, false, true].map(Cell::Flag));
         row.extend(["n".into(), false.into(), zero(), zero(), zero(), Cell::Null, options]);
         rows.push(row);
@@ -685,7 +699,11 @@ fn add_declared(add: Add<'_>) {
 /// Definitions as texts, and what depends on what.
 fn add_texts(add: Add<'_>) {
     add("pg_index_texts", "index_oid:o index_part:o index_text index_short", declared::index_definitions);
-    add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
+    add(
+        "pg_constraint_texts",
+        "constraint_oid:o constraint_text constraint_short referred_schema:o referred_oid:o",
+        declared::constraint_definitions,
+    );
     for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
         add(name, declared::STATISTICS, declared::statistics);
     }

@@ -19,10 +19,13 @@ use diligence_base::seams::{Disk, LocalDisk, OpenMode};
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Identity, KeyKind};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
-use diligence_catalog::{DEFAULT_SCHEMA, Isolation, NativeTable, Object, Relation, RelationName};
+use diligence_catalog::{
+    DEFAULT_SCHEMA, DomainDefinition, Isolation, NativeTable, Object, Relation, RelationName, View,
+};
 use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
 use diligence_types::collation::TextOrder;
+use sqlparser::ast::{Ident, ObjectName, Statement};
 
 use super::cancelling::CancelToken;
 use super::export_roles;
@@ -145,18 +148,7 @@ impl<'a> Exported<'a> {
                     let checks = definition.checks.iter().map(|check| check.condition.to_string());
                     let default = definition.default.iter().map(ToString::to_string);
                     self.functions_of(&checks.chain(default).collect::<Vec<_>>(), &objects);
-                    let _ = write!(self.schema, "CREATE DOMAIN {} AS {}", qualified(&object.name), definition.base);
-                    self.schema.push_str(&collation_clause(&definition.base));
-                    if let Some(default) = &definition.default {
-                        let _ = write!(self.schema, " DEFAULT {default}");
-                    }
-                    if definition.is_not_null {
-                        self.schema.push_str(" NOT NULL");
-                    }
-                    for check in &definition.checks {
-                        let _ = write!(self.schema, " CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition);
-                    }
-                    self.schema.push_str(";\n");
+                    self.schema.push_str(&defined(&object.name, &domain_statement(&object.name, definition)));
                 }
                 Relation::Collation(order) => {
                     let name = object.name.collation().unwrap_or_default();
@@ -173,7 +165,7 @@ impl<'a> Exported<'a> {
                 Relation::Composite(definition) => {
                     let columns = definition.columns.fields().iter().map(|field| {
                         let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
-                        format!("{} {sql_type}", quoted(field.name()))
+                        format!("{} {}", quoted(field.name()), declared(&sql_type))
                     });
                     let columns = columns.collect::<Vec<_>>().join(", ");
                     let _ = writeln!(self.schema, "CREATE TYPE {} AS ({columns});", qualified(&object.name));
@@ -190,7 +182,7 @@ impl<'a> Exported<'a> {
         }
         for object in &objects {
             match &object.relation {
-                Relation::View(view) => self.last.push_str(&defined(&object.name, &view.definition())),
+                Relation::View(view) => self.last.push_str(&defined(&object.name, &view_statement(&object.name, view))),
                 Relation::Routine(routine) if self.made.insert(object.id) => {
                     self.last.push_str(&defined(&object.name, &routine.statement()));
                 }
@@ -295,12 +287,26 @@ impl<'a> Exported<'a> {
             parts.push(format!("CONSTRAINT {} {}", quoted(&key.name), key_definition(key)));
         }
         for check in &rules.checks {
-            parts.push(format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition));
+            let constraint = format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition);
+            if rules.unproven.contains(&check.name) {
+                // Older rows may break it.
+                let added = format!("ALTER TABLE {name} ADD {constraint} NOT VALID");
+                self.after.push_str(&defined(&object.name, &added));
+                continue;
+            }
+            parts.push(constraint);
         }
         let divided = rules.distribution.to_string();
         let divided = if divided.is_empty() { divided } else { format!(" {divided}") };
-        self.functions_of(&expressions(table), objects);
-        let _ = writeln!(self.schema, "CREATE TABLE {name} (\n  {}\n){divided};", parts.join(",\n  "));
+        let texts = expressions(table);
+        self.functions_of(&texts, objects);
+        let made = format!("CREATE TABLE {name} (\n  {}\n){divided}", parts.join(",\n  "));
+        match texts.is_empty() {
+            true => {
+                let _ = writeln!(self.schema, "{made};");
+            }
+            false => self.schema.push_str(&defined(&object.name, &made)),
+        }
         for (column, sequence, _) in owned {
             let own = qualified(sequence);
             if !rules.identities.contains_key(column) {
@@ -323,7 +329,13 @@ impl<'a> Exported<'a> {
         }
         self.rows(object, table)?;
         for key in rules.keys.iter().filter(|key| matches!(key.kind, KeyKind::UniqueIndex | KeyKind::Index)) {
-            let _ = writeln!(self.after, "{};", index_definition(table, &object.name, key));
+            let made = index_definition(table, &object.name, key);
+            match key.computed {
+                None => {
+                    let _ = writeln!(self.after, "{made};");
+                }
+                Some(_) => self.after.push_str(&defined(&object.name, &made)),
+            }
         }
         Ok(())
     }
@@ -356,11 +368,14 @@ impl<'a> Exported<'a> {
     }
 
     fn references(&mut self, object: &Object, table: &NativeTable, objects: &[Arc<Object>]) {
-        for reference in &table.rules().references {
+        let table_rules = table.rules();
+        for reference in &table_rules.references {
             let Some(referred) = objects.iter().find(|other| other.id == reference.table) else { continue };
             let definition = reference_definition(reference, &qualified(&referred.name));
             let (table, name) = (qualified(&object.name), quoted(&reference.name));
-            let _ = writeln!(self.after, "ALTER TABLE {table} ADD CONSTRAINT {name} {definition};");
+            let unproven = table_rules.unproven.contains(&reference.name);
+            let unproven = if unproven { " NOT VALID" } else { "" };
+            let _ = writeln!(self.after, "ALTER TABLE {table} ADD CONSTRAINT {name} {definition}{unproven};");
         }
     }
 }
@@ -378,6 +393,46 @@ fn defined(name: &RelationName, definition: &str) -> String {
         schema => format!("{}, {}", quoted(schema), quoted(DEFAULT_SCHEMA)),
     };
     format!("SET search_path = {path};\n{definition};\nRESET search_path;\n")
+}
+
+/// What makes a view, under the name that it has by now.
+fn view_statement(name: &RelationName, view: &View) -> String {
+    let mut source = Statement::clone(&view.source);
+    if let Statement::CreateView(create) = &mut source {
+        let part = |name: &String| Ident::with_quote('"', name);
+        create.name = ObjectName::from(vec![part(&name.schema), part(&name.name)]);
+    }
+    source.to_string()
+}
+
+/// What makes a domain.
+fn domain_statement(name: &RelationName, definition: &DomainDefinition) -> String {
+    let mut made = format!("CREATE DOMAIN {} AS {}", qualified(name), declared(&definition.base));
+    made.push_str(&collation_clause(&definition.base));
+    if let Some(default) = &definition.default {
+        let _ = write!(made, " DEFAULT {default}");
+    }
+    if definition.is_not_null {
+        made.push_str(" NOT NULL");
+    }
+    for check in &definition.checks {
+        let _ = write!(made, " CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition);
+    }
+    made
+}
+
+/// A type as a declaration has it: arrays with all of their dimensions.
+fn declared(sql_type: &SqlType) -> String {
+    let mut text = sql_type.to_string();
+    let mut element = sql_type;
+    while let SqlType::Array(inner) = element {
+        // The first dimension is shown.
+        if matches!(**inner, SqlType::Array(_)) {
+            text.push_str("[]");
+        }
+        element = inner;
+    }
+    text
 }
 
 /// How a sequence counts, as statements say it.
@@ -425,7 +480,8 @@ fn column_definition(field: &FieldRef, table: &NativeTable, counts: Option<&Sequ
         _ => String::new(),
     };
     let required = if field.is_nullable() { "" } else { " NOT NULL" };
-    Ok(format!("{} {sql_type}{}{value}{required}", quoted(name), collation_clause(&sql_type)))
+    let declared = declared(&sql_type);
+    Ok(format!("{} {declared}{}{value}{required}", quoted(name), collation_clause(&sql_type)))
 }
 
 /// COLLATE, where a type has a collation that is not the database's.

@@ -116,7 +116,7 @@ impl Allowed {
         if self == Self::Anything || planned.is_read_only() {
             return Ok(());
         }
-        if self == Self::Reading && planned.is_temporary() {
+        if self == Self::Reading && (planned.is_temporary() || planned.changes_nothing()) {
             return Ok(());
         }
         if self == Self::Reading {

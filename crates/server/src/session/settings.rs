@@ -354,7 +354,8 @@ impl ClientSettings {
                 let hint = match known.name {
                     "session_replication_role" => {
                         "SET CONSTRAINTS ALL DEFERRED lets rows of a transaction come in any order, where foreign keys \
-                         are DEFERRABLE; ALTER TABLE … DISABLE TRIGGER has triggers not fire"
+                         are DEFERRABLE; ALTER TABLE … DISABLE TRIGGER ALL has triggers not fire, and rows not held \
+                         against foreign keys"
                             .to_owned()
                     }
                     _ => format!("it can be {}", values.join(" or ")),

@@ -20,6 +20,7 @@ use diligence_catalog::{
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::timed_type::TimedType;
+use sqlparser::ast::Expr;
 
 use crate::view_shape;
 
@@ -100,7 +101,7 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
                 Resolved::Computed(_) => true,
             };
             let tables = relations(snapshot).into_iter().filter(|(_, relation)| is_table(relation));
-            tables.map(|(name, relation)| table(&name, &relation)).collect()
+            tables.map(|(name, relation)| table(snapshot, &name, &relation)).collect()
         }
         "table_constraints" => constraints::table_constraints(snapshot),
         "key_column_usage" => constraints::key_columns(snapshot),
@@ -180,14 +181,19 @@ fn schemata(snapshot: &SessionSnapshot, user: &str) -> Vec<Row> {
     names.into_iter().map(schema).collect()
 }
 
-fn table(name: &RelationName, relation: &Resolved) -> Row {
-    let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Native(_)));
+fn table(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved) -> Row {
+    let takes_rows = matches!(relation, Resolved::Object(object) if view_shape::is_updatable(snapshot, object));
+    let kind = match (relation.is_view(), name.is_temporary()) {
+        (true, _) => "VIEW",
+        (_, true) => "LOCAL TEMPORARY",
+        _ => "BASE TABLE",
+    };
     row! {
         "table_catalog": CATALOG_NAME,
         "table_schema": name.schema.as_str(),
         "table_name": name.name.as_str(),
-        "table_type": if relation.is_view() { "VIEW" } else { "BASE TABLE" },
-        "is_insertable_into": if is_memory { "YES" } else { "NO" },
+        "table_type": kind,
+        "is_insertable_into": if takes_rows { "YES" } else { "NO" },
         "is_typed": "NO",
     }
 }
@@ -238,6 +244,7 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
         Resolved::Computed(_) => HashMap::new(),
     };
     let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Native(_)));
+    let updatable = updatable_columns(snapshot, relation);
     let column = |(index, field): (usize, &Arc<Field>)| {
         let place = i32::try_from(index + 1).unwrap_or(i32::MAX);
         let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
@@ -256,7 +263,7 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
             "is_identity": "NO",
             "identity_cycle": "NO",
             "is_generated": "NEVER",
-            "is_updatable": if is_memory { "YES" } else { "NO" },
+            "is_updatable": if is_memory || updatable.get(index) == Some(&true) { "YES" } else { "NO" },
         };
         if let Some(default) = defaults.get(field.name()) {
             let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
@@ -283,6 +290,19 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
         row
     };
     schema.fields().iter().enumerate().map(column).collect()
+}
+
+/// By column of a view, whether statements may change it: none if they may not change the view.
+fn updatable_columns(snapshot: &SessionSnapshot, relation: &Resolved) -> Vec<bool> {
+    let Resolved::Object(object) = relation else { return vec![] };
+    let Relation::View(view) = &object.relation else { return vec![] };
+    match view_shape::SimpleView::of(view) {
+        Ok(simple) if view_shape::is_updatable(snapshot, object) => {
+            let is_column = |item: &Option<Expr>| item.as_ref().is_none_or(|item| simple.column_of(item).is_some());
+            simple.items.iter().map(is_column).collect()
+        }
+        _ => vec![],
+    }
 }
 
 /// The bytes that the longest text may have, as PostgreSQL says.

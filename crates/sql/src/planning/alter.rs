@@ -24,11 +24,12 @@ use sqlparser::ast::{
 use self::columns::rename_column;
 use super::altered_kind::AlteredKind;
 use super::around::Around;
+use super::called::unnested;
 use super::definitions::{lower, unwritable};
 use super::depends::Becomes;
 use super::fragments;
 use super::index_forms::{form_of, put_form};
-use super::indexes::{IndexParts, bare};
+use super::indexes::IndexParts;
 use super::schemas::OTHER_SCHEMA;
 use super::sequences::{self};
 use super::statements::BoundStatement;
@@ -178,6 +179,8 @@ impl Around<'_> {
             self.alter(&mut altered, operation, object)?;
         }
         altered.forget_gone();
+        let renamed = altered.becomes(table).renamed;
+        self.rename_referred(object, &mut altered, &renamed)?;
         self.validate(&altered.declaration)?;
         fragments::check(&altered.declaration.rules.distribution, &altered.declaration)?;
         self.check_referred(object, table, &altered)?;
@@ -551,6 +554,7 @@ impl Around<'_> {
     /// Fails with code 2BP01 if a key goes that another table refers to.
     fn check_referred(&self, object: &Object, table: &NativeTable, altered: &Altered) -> Result<()> {
         let keys = &altered.declaration.rules.keys;
+        let renamed = altered.becomes(table).renamed;
         for other in self.at.snapshot.catalog.objects() {
             let Relation::Native(rows) = &other.relation else { continue };
             let own = &altered.declaration.rules.references;
@@ -559,8 +563,15 @@ impl Around<'_> {
                 altered.cut.iter().any(|(table, name)| *table == other.name && *name == reference.name)
             };
             for reference in references.iter().filter(|reference| reference.table == object.id && !is_cut(reference)) {
-                let there = |keys: &[Key]| keys.iter().any(|key| key.refers_to(&reference.referred));
-                if there(&table.rules().keys) && !there(keys) {
+                // Its own references name its columns as they are called from now on.
+                let is_own = other.id == object.id;
+                let now = |name: &String| {
+                    let renamed = renamed.iter().find(|(old, _)| !is_own && old == name);
+                    renamed.map_or_else(|| name.clone(), |(_, new)| new.clone())
+                };
+                let now = reference.referred.iter().map(now).collect::<Vec<_>>();
+                let was_there = is_own || table.rules().keys.iter().any(|key| key.refers_to(&reference.referred));
+                if was_there && !keys.iter().any(|key| key.refers_to(&now)) {
                     let message = format!(
                         "cannot change table {} because constraint {} on table {} depends on it",
                         object.name.name, reference.name, other.name.name
@@ -601,12 +612,14 @@ impl Around<'_> {
         let mut altered = Altered::new(Declaration::of(name, table), from);
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
-        let parts = IndexParts::of(&create.columns);
+        let parts = self.index_parts(&create.columns, &altered.declaration.name);
         let called = given.is_none().then(|| parts.called.clone());
         match parts.expressions.iter().all(Option::is_none) && create.predicate.is_none() {
             true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal, Deferral::Never)?,
             false => {
-                let (declaration, condition) = (&altered.declaration, create.predicate.as_ref().map(bare));
+                let declaration = &altered.declaration;
+                let condition = create.predicate.as_ref().map(unnested);
+                let condition = condition.map(|condition| self.kept_rule(condition, &declaration.name));
                 let (table, schema) = (&declaration.name.name, declaration.schema());
                 let IndexParts { columns, expressions, .. } = &parts;
                 let function = self.index_function(table, &schema, columns, expressions, condition.as_deref(), &[])?;

@@ -21,6 +21,7 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
+use super::implied::is_implied;
 use super::materialized::refuse_materialized;
 use super::statements::{BoundStatement, schema_of};
 use super::tables::{name_in, targets};
@@ -146,11 +147,11 @@ impl ChangedTable {
     }
 
     /// The key that ON CONFLICT names. Fails with 42P10 and 42704 if there is none.
-    pub(super) fn conflict_key(&self, target: Option<&ConflictTarget>) -> Result<Option<&Key>> {
+    pub(super) fn conflict_key(&self, target: Option<&ConflictTarget>, around: &Around<'_>) -> Result<Option<&Key>> {
         match target {
             None => Ok(None),
             Some(ConflictTarget::Columns(columns)) => {
-                let wanted = WantedKey::of(columns, &self.targets)?;
+                let wanted = WantedKey::of(columns, &self.targets, around)?;
                 if let Some(column) = wanted.columns.iter().find(|column| !self.has_column(column)) {
                     return Err(self.no_column(column));
                 }
@@ -375,13 +376,15 @@ struct WantedKey {
 }
 
 impl WantedKey {
-    fn of(names: &[Ident], targets: &[Target]) -> Result<Self> {
+    fn of(names: &[Ident], targets: &[Target], around: &Around<'_>) -> Result<Self> {
+        // As the index keeps it.
+        let kept = |text: &str| Ok::<_, Error>(plain(&around.with_whole_names(&parse::expression(text)?)));
         let mut wanted = Self { columns: vec![], values: vec![], condition: None };
         for name in names {
             if let Some(condition) = name.value.strip_prefix(CONFLICT_WHERE) {
-                wanted.condition = Some(plain(&parse::expression(condition)?));
+                wanted.condition = Some(kept(condition)?);
             } else if let Some(value) = name.value.strip_prefix(CONFLICT_VALUE) {
-                match plain(&parse::expression(value)?) {
+                match kept(value)? {
                     Expr::Identifier(name) => wanted.columns.push(name_in(&name, targets)),
                     value => wanted.values.push(value),
                 }
@@ -392,7 +395,7 @@ impl WantedKey {
         Ok(wanted)
     }
 
-    /// Whether it is this key: of the same columns and expressions in any order, and of no other rows.
+    /// Whether it is this key: of the same columns and expressions in any order, and of these rows at least.
     fn is(&self, key: &Key) -> bool {
         let expression =
             |place: usize| key.computed.as_ref().and_then(|computed| computed.expressions.get(place)?.as_deref());
@@ -405,7 +408,9 @@ impl WantedKey {
         }
         let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_deref());
         key.kind.is_unique()
-            && condition.is_none_or(|condition| self.condition == Some(plain(condition)))
+            && condition.is_none_or(|condition| {
+                self.condition.as_ref().is_some_and(|given| is_implied(&plain(condition), given))
+            })
             && columns.iter().all(|column| self.columns.contains(column))
             && self.columns.iter().all(|column| columns.contains(&column))
             && values.iter().all(|value| self.values.contains(value))

@@ -272,7 +272,11 @@ impl Around<'_> {
         }
         let names = create.columns.iter().map(|column| &column.name).collect::<Vec<_>>();
         rename(&mut rows, &names, "CREATE VIEW")?;
-        let source = Arc::new(statement.clone());
+        let mut source = statement.clone();
+        if let ast::Statement::CreateView(create) = &mut source {
+            self.hold_names(&mut create.query, &name.schema);
+        }
+        let source = Arc::new(source);
         super::collations::settle(&mut rows.columns, |column| {
             format!("could not determine which collation to use for view column \"{}\"", column.name)
         })?;
@@ -329,6 +333,7 @@ impl Around<'_> {
                     _ => DroppedKind::Sequence,
                 };
                 let names = names.iter().map(|name| self.changeable(name)).collect::<Result<Vec<_>>>()?;
+                names.iter().try_for_each(|name| self.refuse_index(name, kind.word()))?;
                 for name in names.iter().filter(|name| *if_exists && self.at.snapshot.get(name).is_none()) {
                     self.tell_missing_object(kind.word(), name);
                 }
@@ -356,7 +361,19 @@ impl Around<'_> {
                 let within = objects.filter(|object| object.schema == name).collect::<Vec<_>>();
                 also = self.dependent_views(&within, true)?;
                 also.retain(|view| view.schema != name);
+                let is_routine = |name: &&RelationName| {
+                    let object = catalog.get(name);
+                    object.is_some_and(|object| matches!(object.relation, Relation::Routine(_)))
+                };
+                let functions = within.iter().filter(is_routine).cloned().collect::<Vec<_>>();
+                for function in &functions {
+                    also.extend(self.callers_of(function, true)?);
+                }
+                also.retain(|view| view.schema != name);
+                let mut met = HashSet::new();
+                also.retain(|view| met.insert(view.clone()));
                 self.tell_dropped_in(&name, &also);
+                commands.extend(self.without_users_of(&functions, true, Some(&name))?);
             }
             match (catalog.has_schema(&name), if_exists) {
                 (false, true) => self.tell_missing(&format!("schema \"{name}\"")),
@@ -568,7 +585,7 @@ impl Around<'_> {
             }
             names.extend(found);
         }
-        let mut commands = self.without_users_of(&names, cascade)?;
+        let mut commands = self.without_users_of(&names, cascade, None)?;
         if !views.is_empty() {
             self.tell_dropped_with(&[], &views);
             commands.push(Command::drop_views(views));

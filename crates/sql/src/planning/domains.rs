@@ -51,7 +51,7 @@ impl Around<'_> {
                 }
                 ColumnOption::Default(value) => {
                     binder::bind_default(value, &name.name, definition.base.base(), self)?;
-                    definition.default = Some(Arc::new(value.clone()));
+                    definition.default = Some(self.with_whole_names(value));
                 }
                 ColumnOption::NotNull | ColumnOption::Null => {
                     let is_not_null = matches!(option.option, ColumnOption::NotNull);
@@ -95,7 +95,7 @@ impl Around<'_> {
             Some(name) => name,
         };
         binder::bind_domain_check(condition, &definition.base, self)?;
-        definition.checks.push(Check { name, condition: Arc::new(condition.clone()) });
+        definition.checks.push(Check { name, condition: self.with_whole_names(condition) });
         // They are looked at in the order of their names.
         definition.checks.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(())
@@ -125,7 +125,7 @@ impl Around<'_> {
             AlterTableOperation::AlterColumn { op, .. } => match op {
                 AlterColumnOperation::SetDefault { value } => {
                     binder::bind_default(value, &object.name.name, definition.base.base(), self)?;
-                    definition.default = Some(Arc::new(value.clone()));
+                    definition.default = Some(self.with_whole_names(value));
                 }
                 AlterColumnOperation::DropDefault => definition.default = None,
                 AlterColumnOperation::SetNotNull => {

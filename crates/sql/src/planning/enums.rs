@@ -13,7 +13,9 @@ use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident,
 use super::around::{Around, parts_of};
 use super::definitions::{lower, refuse_twice};
 use super::depends::Becomes;
+use super::schemas::with_followed;
 use crate::binder::Context;
+use crate::following::NewName;
 use crate::parse::{DOMAIN, ENUM_OF};
 use crate::statement::{Command, Statement};
 
@@ -151,6 +153,7 @@ impl Around<'_> {
             true => Err(Error::input(format!("enum label \"{new}\" already exists")).with_code("42710")),
             false => Ok(()),
         };
+        let mut followed = None;
         match &alter.operation {
             AlterTypeOperation::Rename(rename) => {
                 change.name = RelationName::new(&object.name.schema, lower(&rename.new_name));
@@ -158,6 +161,7 @@ impl Around<'_> {
                     let message = format!("type \"{}\" already exists", change.name.name);
                     return Err(Error::input(message).with_code("42710"));
                 }
+                followed = self.names_followed(NewName::Type { from: object.name.clone(), to: change.name.clone() });
             }
             AlterTypeOperation::AddValue(add) => {
                 let new = label(&add.value)?;
@@ -177,11 +181,29 @@ impl Around<'_> {
                 let new = label(&rename.to)?;
                 is_there(labels, &new)?;
                 let old = std::mem::replace(&mut labels[at], new.clone());
+                let (from, to, of) = (old.clone(), new.clone(), object.name.clone());
+                let new_name = NewName::Label { oid: object.oid(), of, from, to };
+                self.refuse_indexed(&new_name, &old)?;
+                followed = self.names_followed(new_name);
                 change.renamed = Some((old, new));
             }
         }
         let memory = self.planner.options.tables.clone();
-        Ok(Statement::Command(Command::ChangeEnum { object: object.reference(), change: Box::new(change), memory }))
+        let command = Command::ChangeEnum { object: object.reference(), change: Box::new(change), memory };
+        Ok(Statement::Command(with_followed(command, followed, "ALTER TYPE")))
+    }
+
+    /// Fails with code 0A000 if an index is computed from a label that gets another name: it would have to be built
+    /// anew.
+    fn refuse_indexed(&self, new: &NewName, label: &str) -> Result<()> {
+        for object in self.at.snapshot.catalog.all_objects() {
+            if let Some(index) = new.index_that_says_it(object) {
+                let message = format!("cannot rename the label \"{label}\" because the index {index} is made with it");
+                let error = Error::unsupported(message).with_code("0A000");
+                return Err(error.with_hint(format!("DROP INDEX {index}, and make it again behind the change")));
+            }
+        }
+        Ok(())
     }
 
     /// DROP TYPE. Fails with 42704 if there is none of a name, and with 2BP01 if a column has it and not `cascade`:

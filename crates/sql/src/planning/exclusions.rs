@@ -10,8 +10,9 @@ use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
+use super::called::unnested;
 use super::definitions::lower;
-use super::indexes::{IndexParts, SIDES, bare};
+use super::indexes::{IndexParts, SIDES};
 use super::tables::{Declaration, deferral, signed};
 use crate::errors;
 use crate::parse::{self, EXCLUDES};
@@ -51,7 +52,8 @@ impl Around<'_> {
             PartForm { operator_class, operator, ..PartForm::default() }
         });
         let form = IndexForm { method, parts: parts.collect(), included, options: vec![] };
-        let IndexParts { columns, expressions, .. } = IndexParts::of(&columns.into_iter().cloned().collect::<Vec<_>>());
+        let columns = columns.into_iter().cloned().collect::<Vec<_>>();
+        let IndexParts { columns, expressions, .. } = self.index_parts(&columns, &declaration.name);
         let is_missing = |(name, expression): &(&String, &Option<Arc<ast::Expr>>)| {
             expression.is_none() && !declaration.has_column(name)
         };
@@ -62,7 +64,7 @@ impl Around<'_> {
         }
         let condition = match condition {
             "" => None,
-            text => Some(bare(&parse::expression(text)?)),
+            text => Some(self.kept_rule(unnested(&parse::expression(text)?), &declaration.name)),
         };
         let (table, schema) = (&declaration.name.name, declaration.schema());
         let function = self.index_function(table, &schema, &columns, &expressions, condition.as_deref(), &operators)?;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Key, TableRules};
-use diligence_catalog::{NativeTable, Relation, RelationName};
+use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Relation, RelationName};
 use sqlparser::ast::{self, Expr, Visit};
 
 use super::around::Around;
@@ -13,24 +13,45 @@ use crate::walking::{each_expression, walk};
 
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
+/// A function that shares its name with no other of its schema.
+#[derive(Clone, Copy)]
+pub(super) struct Called<'f> {
+    schema: &'f str,
+    name: &'f str,
+}
+
+impl Called<'_> {
+    /// Whether a name in what is kept in a schema means it. Without a schema, it means what is there or in the default
+    /// one.
+    fn is_meant(self, name: &ast::ObjectName, within: &str) -> bool {
+        let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident()).map(lower);
+        parts.next().is_some_and(|last| last == self.name)
+            && match parts.next() {
+                Some(schema) => schema == self.schema,
+                None => self.schema == within || self.schema == DEFAULT_SCHEMA,
+            }
+    }
+}
+
 impl Around<'_> {
     /// The views that go with a function. Fails with 2BP01 if there are any, or a table calls it, and it does not
     /// `cascade`. Of several functions of a name it is not told which one is called.
     pub(super) fn callers_of(&self, function: &RelationName, cascade: bool) -> Result<Vec<RelationName>> {
         let shown = function.routine().unwrap_or(&function.name);
-        let Some(name) = self.only_of_its_name(function) else { return Ok(vec![]) };
+        let Some(called) = self.only_of_its_name(function) else { return Ok(vec![]) };
         let catalog = &self.at.snapshot.catalog;
         let (mut views, mut users) = (Vec::new(), Vec::new());
         for object in catalog.objects() {
             match &object.relation {
                 Relation::View(view) => {
                     let query = view.query()?;
-                    if calls(query.as_ref(), name) || selects_from(query.as_ref(), name) {
+                    let within = object.name.schema.as_str();
+                    if calls(query.as_ref(), called, within) || selects_from(query.as_ref(), called, within) {
                         users.push(format!("view {}", object.name));
                         views.push(object.name.clone());
                     }
                 }
-                Relation::Native(table) if !cascade => users.extend(callers_in(table, name, &object.name.to_string())),
+                Relation::Native(table) if !cascade => users.extend(callers_in(table, called, &object.name)),
                 _ => {}
             }
         }
@@ -45,24 +66,26 @@ impl Around<'_> {
         Ok(views)
     }
 
-    /// The name of a function that shares it with no other.
-    pub(super) fn only_of_its_name<'f>(&self, function: &'f RelationName) -> Option<&'f str> {
+    /// A function that shares its name with no other of its schema.
+    pub(super) fn only_of_its_name<'f>(&self, function: &'f RelationName) -> Option<Called<'f>> {
         let shown = function.routine().unwrap_or(&function.name);
         let name = shown.split('(').next().unwrap_or(shown);
-        (self.at.snapshot.catalog.routines(&function.schema, name).len() <= 1).then_some(name)
+        let is_only = self.at.snapshot.catalog.routines(&function.schema, name).len() <= 1;
+        is_only.then_some(Called { schema: &function.schema, name })
     }
 }
 
 /// The columns of a table that are computed by one of these functions.
-pub(super) fn computed_by(rules: &TableRules, functions: &[&str]) -> Vec<String> {
-    let is_called = |value: &Expr| functions.iter().any(|name| calls(value, name));
+pub(super) fn computed_by(rules: &TableRules, functions: &[Called<'_>], table: &RelationName) -> Vec<String> {
+    let is_called = |value: &Expr| functions.iter().any(|called| calls(value, *called, &table.schema));
     let columns = rules.generated.iter().filter(|(_, value)| is_called(value));
     columns.map(|(column, _)| column.clone()).collect()
 }
 
 /// Takes away the defaults, conditions and indexes of a table that call one of these functions; gives what went.
-pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &str) -> Vec<String> {
-    let goes = |expression: &Expr| functions.iter().any(|name| calls(expression, name));
+pub(super) fn without_calls(rules: &mut TableRules, functions: &[Called<'_>], of: &RelationName) -> Vec<String> {
+    let RelationName { schema, name: table } = of;
+    let goes = |expression: &Expr| functions.iter().any(|called| calls(expression, *called, schema));
     let mut gone = Vec::new();
     rules.defaults.retain(|column, value| {
         let goes = goes(value);
@@ -80,9 +103,9 @@ pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &
         !goes
     });
     rules.keys.retain(|key| {
-        let goes = functions.iter().any(|name| key_calls(key, name));
+        let goes = functions.iter().any(|called| computes(key, *called, schema));
         if goes {
-            gone.push(key_shown(key, table));
+            gone.push(shown_key(key, table));
         }
         !goes
     });
@@ -91,65 +114,62 @@ pub(super) fn without_calls(rules: &mut TableRules, functions: &[&str], table: &
     gone
 }
 
-fn is_called(name: &ast::ObjectName, wanted: &str) -> bool {
-    name.0.last().and_then(|part| part.as_ident()).is_some_and(|last| lower(last) == wanted)
-}
-
-fn calls(tree: &impl Visit, name: &str) -> bool {
+fn calls(tree: &impl Visit, called: Called<'_>, within: &str) -> bool {
     let visit = |part: &Expr| match part {
-        Expr::Function(function) if is_called(&function.name, name) => ControlFlow::Break(()),
+        Expr::Function(function) if called.is_meant(&function.name, within) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     each_expression(tree, visit).is_break()
 }
 
+/// Whether an index calls a function.
+fn computes(key: &Key, called: Called<'_>, within: &str) -> bool {
+    let Some(computed) = &key.computed else { return false };
+    let mut expressions = computed.expressions.iter().flatten().chain(&computed.condition);
+    expressions.any(|expression| calls(expression.as_ref(), called, within))
+}
+
+/// An index or a constraint in messages.
+fn shown_key(key: &Key, table: &str) -> String {
+    match key.kind.is_constraint() {
+        true => format!("constraint {} on table {table}", key.name),
+        false => format!("index {}", key.name),
+    }
+}
+
 /// Whether a query selects from a function. What is a table's name is not one's.
-fn selects_from(query: &ast::Query, name: &str) -> bool {
-    struct Functions<'n>(&'n str);
+fn selects_from(query: &ast::Query, called: Called<'_>, within: &str) -> bool {
+    struct Functions<'n>(Called<'n>, &'n str);
     impl ast::Visitor for Functions<'_> {
         type Break = ();
 
         fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
             let is_it = match factor {
                 ast::TableFactor::Table { name, args: Some(_), .. } | ast::TableFactor::Function { name, .. } => {
-                    is_called(name, self.0)
+                    self.0.is_meant(name, self.1)
                 }
                 _ => false,
             };
             if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    walk(query, &mut Functions(name)).is_break()
+    walk(query, &mut Functions(called, within)).is_break()
 }
 
 /// What of a table calls a function.
-fn callers_in(table: &NativeTable, name: &str, shown: &str) -> Vec<String> {
-    let rules = table.rules();
+fn callers_in(table: &NativeTable, called: Called<'_>, name: &RelationName) -> Vec<String> {
+    let (rules, within, shown) = (table.rules(), name.schema.as_str(), name.to_string());
     let mut callers = rules
         .defaults
         .iter()
-        .filter(|(_, value)| calls(value.as_ref(), name))
+        .filter(|(_, value)| calls(value.as_ref(), called, within))
         .map(|(column, _)| format!("default value for column {column} of table {shown}"))
         .collect::<Vec<_>>();
     callers.sort_unstable();
-    callers.extend(computed_by(rules, &[name]).iter().map(|column| format!("column {column} of table {shown}")));
-    let checks = rules.checks.iter().filter(|check| calls(check.condition.as_ref(), name));
+    let computed = computed_by(rules, &[called], name);
+    callers.extend(computed.iter().map(|column| format!("column {column} of table {shown}")));
+    let checks = rules.checks.iter().filter(|check| calls(check.condition.as_ref(), called, within));
     callers.extend(checks.map(|check| format!("constraint {} on table {shown}", check.name)));
-    callers.extend(rules.keys.iter().filter(|key| key_calls(key, name)).map(|key| key_shown(key, shown)));
+    callers.extend(rules.keys.iter().filter(|key| computes(key, called, within)).map(|key| shown_key(key, &shown)));
     callers
-}
-
-/// Whether an index is over values of a function, or of rows that it chooses.
-fn key_calls(key: &Key, name: &str) -> bool {
-    let Some(computed) = &key.computed else { return false };
-    let mut expressions = computed.expressions.iter().flatten().chain(&computed.condition);
-    expressions.any(|expression| calls(expression.as_ref(), name))
-}
-
-/// An index as messages call it.
-fn key_shown(key: &Key, table: &str) -> String {
-    match key.kind.is_constraint() {
-        true => format!("constraint {} on table {table}", key.name),
-        false => format!("index {}", key.name),
-    }
 }

@@ -58,11 +58,6 @@ impl IndexParts {
     }
 }
 
-/// An expression without the parentheses around it.
-pub(super) fn bare(expression: &Expr) -> Arc<Expr> {
-    Arc::new(unnested(expression).clone())
-}
-
 /// An expression as messages show it: in parentheses, unless it is a call.
 pub(super) fn shown(expression: &Expr) -> String {
     match expression {
@@ -87,11 +82,25 @@ impl Planner {
         let names = Names::new(&at);
         let around = Around::new(self, &at, &names, vec![]);
         let operators = key.operators();
+        // Names mean what they mean where the table is.
+        around.around_views.borrow_mut().push(table.schema.clone());
         guarded(|| around.index_function(&table.name, columns, &key.columns, expressions, condition, &operators))
     }
 }
 
 impl Around<'_> {
+    /// What an index is made of, whose expressions mean the same wherever names are looked up later.
+    pub(super) fn index_parts(&self, columns: &[ast::IndexColumn], table: &RelationName) -> IndexParts {
+        let mut parts = IndexParts::of(columns);
+        for (text, expression) in parts.columns.iter_mut().zip(&mut parts.expressions) {
+            if let Some(expression) = expression {
+                *expression = self.kept_rule(expression, table);
+                *text = shown(expression);
+            }
+        }
+        parts
+    }
+
     /// What computes an index of a table with these columns; `operators` compare the values of two rows, if it is an
     /// exclusion constraint.
     pub(super) fn index_function(

@@ -64,8 +64,10 @@ impl Around<'_> {
         rename(&mut rows, &names, TAG)?;
         let mut declaration = Declaration::new(name.clone());
         declaration.fields = nullable(&declared_schema(&rows)).fields().to_vec();
+        let mut kept = query.clone();
+        self.hold_names(&mut kept, &name.schema);
         declaration.rules.materialized =
-            Some(Materialized { query: query.to_string(), is_populated: without_data.is_none() });
+            Some(Materialized { query: kept.to_string(), is_populated: without_data.is_none() });
         let target = NativeTarget::Create(NewTable {
             name,
             or_replace: false,

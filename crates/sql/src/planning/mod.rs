@@ -40,6 +40,7 @@ mod found_routines;
 mod fragments;
 mod function_users;
 mod generic;
+mod implied;
 mod index_forms;
 mod indexes;
 mod instead;
@@ -64,6 +65,7 @@ mod tables;
 mod triggers;
 mod upkeep;
 mod whole_files;
+mod whole_names;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};

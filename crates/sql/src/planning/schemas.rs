@@ -12,6 +12,7 @@ use super::altered_kind::AlteredKind;
 use super::around::Around;
 use super::authority::Words;
 use super::statements::BoundStatement;
+use crate::following::NewName;
 use crate::parse::{self, SyntaxTree};
 use crate::statement::{Command, Statement};
 use crate::walking::each_expression;
@@ -173,7 +174,8 @@ impl Around<'_> {
         let memory = self.planner.options.tables.clone();
         let cannot = format!("cannot change the name of type {}", object.name);
         let reference = object.reference();
-        Ok(Statement::Command(match &object.relation {
+        let followed = self.names_followed(NewName::Type { from: object.name.clone(), to: to.clone() });
+        let command = match &object.relation {
             Relation::Enum(definition) => {
                 let change = EnumChange { definition: definition.as_ref().clone(), name: to, renamed: None };
                 Command::ChangeEnum { object: reference, change: Box::new(change), memory }
@@ -186,7 +188,9 @@ impl Around<'_> {
                 self.refuse_named(object, &cannot)?;
                 Command::RenameComposite { object: reference, name: to, memory }
             }
-        }))
+        };
+        let tag = if object.domain().is_some() { "ALTER DOMAIN" } else { TAG };
+        Ok(Statement::Command(with_followed(command, followed, tag)))
     }
 
     /// Fails with 2BP01 if a view or a function says the name of a type, which would mean nothing or something else
@@ -299,11 +303,23 @@ impl Around<'_> {
             _ => return Err(Error::bug("not a function")),
         }
         let routine = Arc::new(Routine { source: Arc::new(source), depth: routine.depth });
-        let commands = vec![
+        let mut commands = vec![
             Command::Rename { object: object.reference(), to: to.clone(), tag },
             Command::CreateRoutine { name: to, routine, or_replace: true, others: vec![], tag },
         ];
+        if self.only_of_its_name(&from).is_some() {
+            let before = shown.split('(').next().unwrap_or(shown);
+            let (from, to) = (RelationName::new(&from.schema, before), RelationName::new(&schema, &own));
+            commands.extend(self.names_followed(NewName::Routine { from, to }));
+        }
         Ok(BoundStatement::Other(Statement::Command(Command::All { commands, tag })))
+    }
+
+    /// What has definitions say a new name; nothing if none says the old one.
+    pub(super) fn names_followed(&self, new: NewName) -> Option<Command> {
+        let mut objects = self.at.snapshot.catalog.all_objects();
+        let is_said = objects.any(|object| matches!(new.followed(object), Ok(Some(_))));
+        is_said.then(|| Command::Follow { new, memory: self.planner.options.tables.clone() })
     }
 
     /// The sequences of a table's columns, which go where the table goes.
@@ -321,6 +337,14 @@ impl Around<'_> {
             tag: "ALTER TABLE",
         };
         owned.map(rename).collect()
+    }
+}
+
+/// A change of a name, with what has definitions say the new one.
+pub(super) fn with_followed(command: Command, followed: Option<Command>, tag: &'static str) -> Command {
+    match followed {
+        None => command,
+        Some(followed) => Command::All { commands: vec![command, followed], tag },
     }
 }
 

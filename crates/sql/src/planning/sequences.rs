@@ -1,18 +1,15 @@
 //! What becomes of sequences, and of columns that count: ALTER SEQUENCE, ALTER COLUMN … SET GENERATED and RESTART.
 
-use std::ops::ControlFlow;
-
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::Identity;
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
-use diligence_catalog::{Object, Relation, RelationName, whole_name};
+use diligence_catalog::{Object, Relation};
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, UnaryOperator};
 
 use super::around::Around;
 use super::definitions::lower;
 use crate::parse::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use crate::statement::{Command, Statement};
-use crate::walking::each_expression_mut;
 
 /// One thing that becomes of a sequence or of a column that counts or is generated.
 #[derive(Debug)]
@@ -253,31 +250,6 @@ impl Around<'_> {
         Ok((object.id, column))
     }
 
-    /// A default whose sequences have their whole names, so that it counts by the same ones wherever a session looks
-    /// for names, and whatever they are called later. What is no sequence stays as it is written.
-    pub(super) fn with_whole_names(&self, default: &Expr) -> std::sync::Arc<Expr> {
-        let mut copy = default.clone();
-        let _ = each_expression_mut(&mut copy, |part| {
-            if let Expr::Function(call) = part
-                && is_counting(&call.name)
-                && let FunctionArguments::List(list) = &mut call.args
-                && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut()
-                && let Some(name) = sequence_text(first).and_then(|text| self.sequence_named(text))
-            {
-                *first = Expr::Value(ast::Value::SingleQuotedString(whole_name(&name)).into());
-            }
-            ControlFlow::Continue(())
-        });
-        std::sync::Arc::new(copy)
-    }
-
-    fn sequence_named(&self, text: &str) -> Option<RelationName> {
-        let name = RelationName::parse(text)?;
-        let name = if text.contains('.') { name } else { self.in_path(&name.name) };
-        let object = self.at.snapshot.catalog.get(&name)?;
-        matches!(object.relation, Relation::Sequence(_)).then_some(name)
-    }
-
     /// The sequence that counts for a column.
     pub(super) fn sequence_of(&self, table: &Object, column: &str) -> Option<std::sync::Arc<Object>> {
         let is_its = |object: &&std::sync::Arc<Object>| match &object.relation {
@@ -291,13 +263,13 @@ impl Around<'_> {
 }
 
 /// Whether a function takes the name of a sequence.
-fn is_counting(name: &ObjectName) -> bool {
+pub(super) fn is_counting(name: &ObjectName) -> bool {
     let bare = name.0.last().and_then(|part| part.as_ident()).map(lower);
     bare.is_some_and(|bare| ["nextval", "currval", "setval"].contains(&bare.as_str()))
 }
 
 /// The text of `'s'` and of `'s'::regclass`.
-fn sequence_text(argument: &Expr) -> Option<&str> {
+pub(super) fn sequence_text(argument: &Expr) -> Option<&str> {
     match argument {
         Expr::Cast { expr, data_type, .. } if data_type.to_string().eq_ignore_ascii_case("regclass") => text_of(expr),
         other => text_of(other),

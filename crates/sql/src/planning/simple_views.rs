@@ -92,7 +92,8 @@ impl Around<'_> {
             ast::Statement::Insert(insert) => {
                 let ast::TableObject::TableName(name) = &insert.table else { return Ok(None) };
                 let needed = [Privilege::Insert];
-                let Some(way) = self.way(name, None, &needed, insert.returning.is_some(), "insert into")? else {
+                let alias = insert.table_alias.as_ref().map(|alias| alias.alias.clone());
+                let Some(way) = self.way(name, alias, &needed, insert.returning.is_some(), "insert into")? else {
                     return Ok(None);
                 };
                 Some(ast::Statement::Insert(inserted(insert, &way)?))

@@ -302,7 +302,7 @@ impl Around<'_> {
                     declaration.rules.defaults.insert(name.clone(), self.with_whole_names(default));
                 }
                 ColumnOption::Generated { generation_expr: Some(expression), .. } => {
-                    declaration.rules.generated.insert(name.clone(), Arc::new(expression.clone()));
+                    declaration.rules.generated.insert(name.clone(), self.kept_rule(expression, &declaration.name));
                 }
                 ColumnOption::Generated { generated_as, sequence_options, .. } => {
                     let sql_type = declaration.fields.last().and_then(|field| SqlType::of_field(field));
@@ -371,7 +371,10 @@ impl Around<'_> {
                 ColumnOption::Check(check) => {
                     let wanted = format!("{}_{name}_check", declaration.name.name);
                     let name = declaration.free_name(given.or(check.name.as_ref()), wanted)?;
-                    declaration.rules.checks.push(Check { name, condition: Arc::new((*check.expr).clone()) });
+                    declaration
+                        .rules
+                        .checks
+                        .push(Check { name, condition: self.kept_rule(&check.expr, &declaration.name) });
                 }
                 ColumnOption::ForeignKey(key) => self.add_reference(declaration, given, vec![name.clone()], key)?,
                 // It is in the column's type.
@@ -419,7 +422,10 @@ impl Around<'_> {
                     _ => format!("{}_check", declaration.name.name),
                 };
                 let name = declaration.free_name(check.name.as_ref(), wanted)?;
-                declaration.rules.checks.push(Check { name, condition: Arc::new((*check.expr).clone()) });
+                declaration
+                    .rules
+                    .checks
+                    .push(Check { name, condition: self.kept_rule(&check.expr, &declaration.name) });
                 Ok(())
             }
             TableConstraint::ForeignKey(key) => {

@@ -109,7 +109,7 @@ impl Around<'_> {
             true => {
                 let condition = words.parenthesized().ok_or_else(|| words.wrong())?;
                 refuse_sides(&condition, &events, is_row)?;
-                Some(with_whole_names(&condition))
+                Some(self.with_held_names(with_whole_names(&condition)))
             }
             false => None,
         };
@@ -261,6 +261,18 @@ impl Around<'_> {
         Ok(followed_by(done, along, TAG))
     }
 
+    /// A condition whose functions and types mean the same wherever names are looked up later.
+    fn with_held_names(&self, condition: String) -> String {
+        match crate::parse::expression(&condition) {
+            Ok(parsed) => {
+                let whole = self.with_whole_names(&parsed);
+                if *whole == parsed { condition } else { whole.to_string() }
+            }
+            // Rows as a whole are no expressions to the parser.
+            Err(_) => condition,
+        }
+    }
+
     /// ALTER TABLE … ENABLE and DISABLE TRIGGER; the words behind ALTER TABLE.
     pub(super) fn switch_triggers(&self, words: &mut Words) -> Result<BoundStatement> {
         const TAG: &str = "ALTER TABLE";
@@ -295,6 +307,18 @@ impl Around<'_> {
         }
         for trigger in triggers.iter_mut().filter(|trigger| all || trigger.name == name) {
             trigger.is_enabled = enables;
+        }
+        if let Relation::Native(native) = &object.relation
+            && all
+            && name == "all"
+            && native.rules().references_off == enables
+        {
+            // Triggers of the system are those of references.
+            triggers.sort_by(|one, other| one.name.cmp(&other.name));
+            return self.with_rules(&object, native, TAG, |rules| {
+                rules.triggers = triggers;
+                rules.references_off = !enables;
+            });
         }
         if triggers == object.relation.triggers() {
             return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
@@ -487,9 +511,15 @@ impl Around<'_> {
         }))
     }
 
-    /// What takes away the triggers, defaults and conditions that call functions which are to go. Fails with 2BP01 if
-    /// there are triggers, and CASCADE is not said.
-    pub(super) fn without_users_of(&self, functions: &[RelationName], cascades: bool) -> Result<Vec<Command>> {
+    /// What takes away the triggers, defaults, conditions and indexes that call functions which are to go. Fails with
+    /// 2BP01 if there are triggers, and CASCADE is not said. What is in the schema that goes as a whole, if one does,
+    /// is left.
+    pub(super) fn without_users_of(
+        &self,
+        functions: &[RelationName],
+        cascades: bool,
+        schema: Option<&str>,
+    ) -> Result<Vec<Command>> {
         const TAG: &str = "DROP FUNCTION";
         if !cascades {
             functions.iter().try_for_each(|function| self.refuse_called(function))?;
@@ -497,7 +527,8 @@ impl Around<'_> {
         }
         let names = functions.iter().filter_map(|function| self.only_of_its_name(function)).collect::<Vec<_>>();
         let (mut commands, mut gone) = (Vec::new(), Vec::new());
-        for object in self.at.snapshot.catalog.objects() {
+        let stays = |object: &&Arc<Object>| schema.is_none_or(|schema| object.name.schema != schema);
+        for object in self.at.snapshot.catalog.objects().filter(stays) {
             let (going, stay): (Vec<_>, Vec<_>) =
                 object.relation.triggers().iter().cloned().partition(|trigger| functions.contains(&trigger.function));
             let (table, kind) = (&object.name.name, object.relation.kind());
@@ -505,14 +536,14 @@ impl Around<'_> {
             let mut here = here.collect::<Vec<_>>();
             let bound = match &object.relation {
                 Relation::Native(native) => {
-                    let columns = computed_by(native.rules(), &names);
+                    let columns = computed_by(native.rules(), &names, &object.name);
                     here.extend(columns.iter().map(|column| format!("column {column} of table {table}")));
-                    here.extend(without_calls(&mut native.rules().clone(), &names, table));
+                    here.extend(without_calls(&mut native.rules().clone(), &names, &object.name));
                     if here.is_empty() {
                         continue;
                     }
                     self.with_rules_without(object, native, &columns, TAG, |rules| {
-                        without_calls(rules, &names, table);
+                        without_calls(rules, &names, &object.name);
                         rules.triggers = stay;
                     })?
                 }

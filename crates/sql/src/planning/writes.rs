@@ -202,7 +202,7 @@ impl Around<'_> {
                 (ChangeWay::Insert { replace: insert.overwrite }, bound)
             }
             Some(on) => {
-                let mut key = changed.conflict_key(on.conflict_target.as_ref())?;
+                let mut key = changed.conflict_key(on.conflict_target.as_ref(), self)?;
                 let is_update = matches!(on.action, OnConflictAction::DoUpdate(_));
                 // DuckDB takes the only key that there is.
                 if key.is_none() && is_update {

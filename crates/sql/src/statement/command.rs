@@ -16,6 +16,7 @@ use diligence_memory::QueryMemory;
 use diligence_remote::{Server, Servers};
 use diligence_types::collation::TextOrder;
 
+use crate::following::NewName;
 use crate::renaming;
 use crate::write::triggers::TableTriggers;
 
@@ -268,6 +269,13 @@ pub enum Command {
         /// What indexes of tables are counted in.
         memory: QueryMemory,
     },
+    /// Has definitions say what a function, a type or a label is called from now on.
+    Follow {
+        /// The new name.
+        new: NewName,
+        /// What indexes of tables are counted in.
+        memory: QueryMemory,
+    },
     /// ALTER TYPE … RENAME TO and SET SCHEMA of a composite type.
     RenameComposite {
         /// The type.
@@ -390,6 +398,8 @@ impl Command {
             Command::ChangeDomain { object, definition, name, memory } => {
                 inside.change_domain(object, definition, name, memory)
             }
+            Command::ChangeEnum { object, change, memory } => inside.change_enum(object, change, memory),
+            Command::RenameComposite { object, name, memory } => inside.rename_composite(object, name, memory),
             Command::DropTypes { names, altered, memory, .. } => drop_types(inside, catalogs, (names, altered), memory),
             Command::DropSchema { name, if_exists, cascade, also } => {
                 let mut going = also.clone();
@@ -638,6 +648,16 @@ impl Command {
                 catalog.rename_schema(from, to, &|object| renaming::renamed(object, from, to), &memory)?;
                 block.commit()?;
                 Ok("ALTER SCHEMA")
+            }
+            Command::Follow { new, memory } => {
+                let snapshot = catalog.snapshot();
+                let says = |object: &&Arc<Object>| matches!(new.followed(object), Ok(Some(_)));
+                let saying = snapshot.all_objects().filter(says).map(|object| object.name.clone());
+                let tables = tables_of(catalog, &saying.collect::<Vec<_>>());
+                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
+                let memory = memory.reservation("a table in memory");
+                catalog.follow_names(&|object| new.followed(object), &memory)?;
+                Ok("ALTER")
             }
             Command::RenameComposite { object, name, memory } => {
                 let block = catalogs.begin_block();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::Identity;
+use diligence_catalog::rules::{Identity, Reference};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
-use diligence_catalog::{Object, OwnedSequence, Relation};
+use diligence_catalog::{Object, OwnedSequence, Relation, Trigger, TriggerEvent};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, AlterColumnOperation, Expr, Ident};
 use sqlparser::keywords::ALL_KEYWORDS;
@@ -15,11 +15,12 @@ use super::super::around::Around;
 use super::super::definitions::lower;
 use super::super::indexes::shown;
 use super::super::sequences::{SequenceChange, arguments_of, changed, changes_of};
+use super::super::statements::BoundStatement;
 use super::super::tables::sequence_options_of;
 use super::{Altered, From};
 use crate::binder::{self};
-use crate::parse::COLLATED_TYPE;
-use crate::statement::Command;
+use crate::parse::{self, COLLATED_TYPE};
+use crate::statement::{Command, Statement};
 use crate::walking::{each_expression, each_expression_mut};
 
 impl Altered {
@@ -93,6 +94,49 @@ impl Around<'_> {
         altered.from.remove(place);
         for name in gone {
             self.drop_column(altered, &Ident::with_quote('"', name), true)?;
+        }
+        Ok(())
+    }
+
+    /// Has references to a table name its columns as they are called from now on: its own, and those of other tables,
+    /// which are altered along.
+    pub(super) fn rename_referred(
+        &self,
+        object: &Object,
+        altered: &mut Altered,
+        renamed: &[(String, String)],
+    ) -> Result<()> {
+        if renamed.is_empty() {
+            return Ok(());
+        }
+        let follow = |references: &mut Vec<Reference>| {
+            let mut is_changed = false;
+            for reference in references.iter_mut().filter(|reference| reference.table == object.id) {
+                for name in &mut reference.referred {
+                    if let Some((_, new)) = renamed.iter().find(|(old, _)| old == name) {
+                        new.clone_into(name);
+                        is_changed = true;
+                    }
+                }
+            }
+            is_changed
+        };
+        follow(&mut altered.declaration.rules.references);
+        for other in self.at.snapshot.catalog.all_objects().filter(|other| other.id != object.id) {
+            let Relation::Native(rows) = &other.relation else { continue };
+            if !follow(&mut rows.rules().references.clone()) {
+                continue;
+            }
+            let bound = self.with_rules(other, rows, "ALTER TABLE", |rules| {
+                follow(&mut rules.references);
+            })?;
+            match bound {
+                BoundStatement::Other(Statement::Command(Command::All { commands, .. })) => {
+                    altered.also.extend(commands)
+                }
+                BoundStatement::Other(Statement::Command(command)) => altered.also.push(command),
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -380,7 +424,34 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
     }
     rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
     rules.generated.values_mut().for_each(in_expression);
+    rules.triggers.iter_mut().for_each(|trigger| rename_in_trigger(trigger, &old, new));
     Ok(())
+}
+
+/// Has a trigger's events and its condition name a column of its table otherwise. A condition that names rows as a
+/// whole stays as it is written.
+fn rename_in_trigger(trigger: &mut Trigger, old: &str, new: &str) {
+    for event in &mut trigger.events {
+        if let TriggerEvent::Update(columns) = event {
+            columns.iter_mut().filter(|column| *column == old).for_each(|column| new.clone_into(column));
+        }
+    }
+    let Some(Ok(mut condition)) = trigger.when.as_deref().map(parse::expression) else { return };
+    let mut is_changed = false;
+    let _ = each_expression_mut(&mut condition, |part| {
+        if let Expr::CompoundIdentifier(names) = part
+            && let [row, name] = names.as_mut_slice()
+            && ["new", "old"].contains(&lower(row).as_str())
+            && lower(name) == old
+        {
+            *name = bare_where_it_can_be(new);
+            is_changed = true;
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    if is_changed {
+        trigger.when = Some(condition.to_string());
+    }
 }
 
 /// A name, in quotes only where it must be.

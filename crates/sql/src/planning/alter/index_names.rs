@@ -12,13 +12,19 @@ use super::{Altered, Around, BoundStatement, Command, Declaration, From, Stateme
 use crate::parse::IF_EXISTS;
 
 impl Around<'_> {
-    /// DROP INDEX. Fails with 42704 if there is no index of a name, and with 2BP01 if a constraint is it.
+    /// DROP INDEX. Fails with 42704 if there is no index of a name, 42809 if it is something else's, and with 2BP01 if a
+    /// constraint is it.
     pub(in crate::planning) fn drop_indexes(&self, names: &[ObjectName], if_exists: bool) -> Result<Statement> {
         const TAG: &str = "DROP INDEX";
         let mut gone = BTreeMap::<RelationName, Vec<String>>::new();
         for name in names {
             let name = self.relation_name(name)?;
             let Some((object, key)) = self.index_named(&name) else {
+                if let Some(other) = self.at.snapshot.catalog.get(&name) {
+                    let error = Error::input(format!("\"{}\" is not an index", name.name)).with_code("42809");
+                    let kind = other.relation.kind();
+                    return Err(error.with_hint(format!("Use DROP {} to remove a {kind}.", kind.to_uppercase())));
+                }
                 if if_exists {
                     self.tell_missing_object("index", &name);
                     continue;
@@ -78,6 +84,15 @@ impl Around<'_> {
         }
         let error = Error::input(format!("relation \"{}\" already exists", name.name)).with_code("42P07");
         Err(error.with_hint("an index has this name: take another one, or ALTER INDEX … RENAME TO"))
+    }
+
+    /// Fails with code 42809 if a name is an index' that is to be something else's.
+    pub(in crate::planning) fn refuse_index(&self, name: &RelationName, kind: &str) -> Result<()> {
+        if self.at.snapshot.catalog.get(name).is_some() || self.index_named(name).is_none() {
+            return Ok(());
+        }
+        let error = Error::input(format!("\"{}\" is not a {kind}", name.name)).with_code("42809");
+        Err(error.with_hint("Use DROP INDEX to remove an index."))
     }
 
     /// Whether an index or another relation of the schema has the name.
