@@ -25,8 +25,8 @@ use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::cells::{Cell, call, column, literal};
 use super::masks::mask_field;
-use super::regroup::{Cell, call, column, literal};
 use crate::expressions::Expr;
 use crate::plan::{Aggregate, Node, Plan};
 

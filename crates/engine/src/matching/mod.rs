@@ -7,13 +7,14 @@
 //! * [`shape`], [`order`], [`subsumption`]: whether rows that are there have what a plan wants, and more, and what is
 //!   to be done with them then.
 //! * [`merge`]: one plan that answers several queries: [`masks`] say which of them want a row; [`regroup`] and
-//!   [`quotient`] put groups together, and [`different`] what is computed of different
+//!   [`quotient`] put [`cells`] together to groups, and [`different`] what is computed of different
 //!   values, of which [`value_counts`] tells how many there are.
 //! * [`common`]: what one plan has in several places.
 //!
 //! Invariant: functions of plans, without any state. Nothing here knows a query that runs, or what is kept.
 
 pub(crate) mod canonical;
+mod cells;
 pub(crate) mod common;
 pub(crate) mod cut;
 mod different;

@@ -13,18 +13,17 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
-use datafusion_expr::{AggregateUDF, Operator};
+use datafusion_expr::Operator;
 use datafusion_functions_aggregate::average::Avg;
-use datafusion_functions_aggregate::count::{Count, count_udaf};
-use datafusion_functions_aggregate::min_max::{Max, Min, max_udaf, min_udaf};
-use datafusion_functions_aggregate::sum::{Sum, sum_udaf};
+use datafusion_functions_aggregate::count::Count;
+use datafusion_functions_aggregate::min_max::{Max, Min};
+use datafusion_functions_aggregate::sum::Sum;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNullExpr, Literal,
-};
+use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, IsNullExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::cells::{Cell, Kind, call, column, literal};
 use super::different;
 use super::masks::with_mask;
 use super::quotient::Quotient;
@@ -33,49 +32,11 @@ use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
 use crate::plan::{Aggregate, AggregateCall, Node, Plan, PlanTables};
 
-/// Pairs of a group and a different value that are expected to lie in the caches of processors, whatever is kept of them.
+/// Pairs of a group and a different value that are expected to lie in the caches of processors.
 const FEW_PAIRS: usize = 256 * 1024;
 
 /// Where there are more, a run for several queries takes several times as long as a lone one.
 const MANY_PAIRS_QUERIES_MIN: usize = 8;
-
-/// What is computed for each cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Sum,
-    Count,
-    Least,
-    Greatest,
-}
-
-impl Kind {
-    pub(super) fn function(self) -> Arc<AggregateUDF> {
-        match self {
-            Kind::Sum => sum_udaf(),
-            Kind::Count => count_udaf(),
-            Kind::Least => min_udaf(),
-            Kind::Greatest => max_udaf(),
-        }
-    }
-
-    /// What puts the values of cells together.
-    pub(super) fn together(self) -> Arc<AggregateUDF> {
-        match self {
-            Kind::Sum | Kind::Count => sum_udaf(),
-            Kind::Least => min_udaf(),
-            Kind::Greatest => max_udaf(),
-        }
-    }
-}
-
-/// What is computed for each cell, from which arguments, of which rows; of each value once, if `distinct`.
-#[derive(PartialEq, Eq)]
-pub(super) struct Cell {
-    pub kind: Kind,
-    pub arguments: Vec<Expr>,
-    pub filter: Option<Expr>,
-    pub distinct: bool,
-}
 
 /// How an aggregate's result comes from those of the cells, which are named by number.
 enum RegroupPart {
@@ -310,22 +271,4 @@ pub(super) fn merged(aggregate: &Plan, queries: &[Arc<super::parameters::Paramet
 
 fn parts_of(aggregate: &Aggregate) -> Result<Parts> {
     Parts::of(aggregate).ok_or_else(|| Error::bug("an aggregate that cannot be put together was merged"))
-}
-
-pub(super) fn column(index: usize, schema: &Schema) -> Arc<dyn PhysicalExpr> {
-    Arc::new(ColumnExpr::new(schema.field(index).name(), index))
-}
-
-pub(super) fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {
-    Arc::new(Literal::new(value))
-}
-
-pub(super) fn call(
-    function: Arc<AggregateUDF>,
-    arguments: Vec<Expr>,
-    filter: Option<Expr>,
-    input: &SchemaRef,
-) -> Result<AggregateCall> {
-    let name = function.name().to_owned();
-    AggregateCall::new(function, name, arguments, filter, input)
 }

@@ -29,11 +29,12 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
 
 use super::canonical::{Canonical, canonical, terms_of};
+use super::cells::Kind;
 use super::cut::Wish;
 use super::order::{Order, Places};
 use super::parameters::{Parameter, parameter};
 use super::parts;
-use super::regroup::{self, Kind};
+use super::regroup;
 use super::signature::{Signature, Writer, sides_apart};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;

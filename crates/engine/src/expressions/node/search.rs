@@ -29,7 +29,7 @@ pub(super) fn in_offsets<O: OffsetSizeTrait>(
     fits: impl Fn(&[u8]) -> bool,
 ) -> BooleanBuffer {
     let offsets = strings.value_offsets();
-    let mut found = Found::of(strings.len());
+    let mut found = FoundStrings::of(strings.len());
     let place = |row: usize| Some((offsets[row].as_usize(), offsets[row + 1].as_usize()));
     found.search(strings.value_data(), 0..strings.len(), place, piece, &fits);
     found.finish()
@@ -39,7 +39,7 @@ pub(super) fn in_offsets<O: OffsetSizeTrait>(
 pub(super) fn in_views(strings: &StringViewArray, piece: &Finder<'_>, fits: impl Fn(&[u8]) -> bool) -> BooleanBuffer {
     let (views, buffers) = (strings.views(), strings.data_buffers());
     let length_min = piece.needle().len();
-    let mut found = Found::of(views.len());
+    let mut found = FoundStrings::of(views.len());
     let place = |row: usize| {
         let view = views[row];
         let (_, start) = views::place(view);
@@ -87,12 +87,12 @@ pub(super) fn in_views(strings: &StringViewArray, piece: &Finder<'_>, fits: impl
 }
 
 /// One bit for each string.
-struct Found {
+struct FoundStrings {
     words: Vec<u64>,
     rows: usize,
 }
 
-impl Found {
+impl FoundStrings {
     fn of(rows: usize) -> Self {
         Self { words: vec![0; rows.div_ceil(64)], rows }
     }
