@@ -386,8 +386,8 @@ impl SessionCatalogs {
         })
     }
 
-    /// The number of the sequence that gave one to the session last: that number, or what was set since. Fails with code
-    /// 55000 if none did.
+    /// The number of the sequence that gave one to the session last: that number, or what was set since. Fails with
+    /// code 55000 if none did.
     pub fn last_value(&self) -> Result<i64> {
         let none = || Error::input("lastval is not yet defined in this session").with_code("55000");
         let given = self.given.lock();

@@ -192,8 +192,8 @@ impl Template {
             self.pieces.push(Piece::Drawn(Drawn::Count(100)));
         }
         let own = (0..keys.len()).map(|place| format!("c{place}")).collect::<Vec<_>>().join(", ");
-        // An average is a decimal here and a float elsewhere, where equal ones may differ in their last digits: which of
-        // them come first is not decided.
+        // An average is a decimal here and a float elsewhere, where equal ones may differ in their last digits: which
+        // of them come first is not decided.
         let is_decided = !outputs[keys.len()].starts_with("avg(");
         if random.chance(25) && is_decided {
             let limit = random.pick(&[3, 10, 20]);

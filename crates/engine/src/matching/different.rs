@@ -98,8 +98,8 @@ impl Pairs {
         self.mask_column() + 1
     }
 
-    /// The rows by keys and mask, and by keys and each of the values. Output: keys, values, mask, grouping id, values of
-    /// the cells that are not of different values, masks of all rows in one.
+    /// The rows by keys and mask, and by keys and each of the values. Output: keys, values, mask, grouping id, values
+    /// of the cells that are not of different values, masks of all rows in one.
     fn grouped(
         &self,
         keys: &[Expr],

@@ -41,8 +41,8 @@ pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan
     }
 }
 
-/// Of rows that have masks as their last column, those that may be among the `wanted` first of some query, by columns of
-/// them.
+/// Of rows that have masks as their last column, those that may be among the `wanted` first of some query, by columns
+/// of them.
 pub(super) fn first_of_each(rows: Plan, keys: &[SortKey], wanted: usize) -> Plan {
     let schema = rows.schema.clone();
     let width = schema.fields().len() - 1;

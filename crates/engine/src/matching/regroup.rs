@@ -138,8 +138,8 @@ pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
     Parts::of(aggregate).is_some_and(|parts| different::has_room(aggregate.groups.len(), &parts.cells))
 }
 
-/// How many queries go together at least for one run to be worth it, for an aggregate that can be merged and is expected
-/// to have so many groups.
+/// How many queries go together at least for one run to be worth it, for an aggregate that can be merged and is
+/// expected to have so many groups.
 pub(super) fn queries_min(aggregate: &Aggregate, groups: Option<usize>, tables: &PlanTables) -> usize {
     let cells = Parts::of(aggregate).map(|parts| parts.cells).unwrap_or_default();
     let values = cells.iter().filter(|cell| cell.distinct).flat_map(|cell| &cell.arguments);
@@ -168,8 +168,8 @@ pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Op
     Some(cells.map(|(index, cell)| (cell.kind, cell.arguments, cell.filter, call(index))).collect())
 }
 
-/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of the
-/// cells.
+/// The aggregate over an input that has the mask as its last column, by cells. Output: group columns, mask, values of
+/// the cells.
 pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> Result<Plan> {
     let parts = parts_of(aggregate)?;
     if parts.cells.iter().any(|cell| cell.distinct) {

@@ -16,8 +16,8 @@ use crate::search::SearchKind;
 use crate::text::json;
 
 /// The function whose result sorts, groups and joins as values of the type do: intervals as their length, `char(n)`
-/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels, maps as lists of entries,
-/// texts as their collation has them. `None` where the type's own values do.
+/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels, maps as lists of
+/// entries, texts as their collation has them. `None` where the type's own values do.
 pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
     let (name, returns) = match sql_type {
         SqlType::Interval => ("interval_order_key", SqlType::decimal(38, 0)),

@@ -23,8 +23,8 @@
 //! A run holds its keys and its payload apart, both in order. On the disk (run_file.rs) it is a file of batches, each
 //! of which is a run again: so merging what was read is merging runs in memory.
 //!
-//! Of rows that several queries want, each in the same order, [`FirstOfEach`] says which may be among the first ones of a
-//! query.
+//! Of rows that several queries want, each in the same order, [`FirstOfEach`] says which may be among the first ones of
+//! a query.
 //!
 //! Rows with equal keys come in any order. How runs are cut depends on how packets shared the work, so which order they
 //! come in, and which of them a top-N keeps, may differ from run to run of the same query.

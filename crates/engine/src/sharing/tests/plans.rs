@@ -331,8 +331,8 @@ impl Tables {
         aggregate_of(rows, &[0], calls)
     }
 
-    /// By `k`: how many different `x` and `s` there are, how many `x` of some rows, the sum and the average of different
-    /// amounts, and what all rows have.
+    /// By `k`: how many different `x` and `s` there are, how many `x` of some rows, the sum and the average of
+    /// different amounts, and what all rows have.
     pub fn differents(&self, wanted: &Wanted) -> Plan {
         let rows = self.rows(wanted);
         let schema = rows.schema.clone();

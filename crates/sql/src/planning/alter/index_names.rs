@@ -12,8 +12,8 @@ use super::{Altered, Around, BoundStatement, Command, Declaration, From, Stateme
 use crate::parse::IF_EXISTS;
 
 impl Around<'_> {
-    /// DROP INDEX. Fails with 42704 if there is no index of a name, 42809 if it is something else's, and with 2BP01 if a
-    /// constraint is it.
+    /// DROP INDEX. Fails with 42704 if there is no index of a name, 42809 if it is something else's, and with 2BP01 if
+    /// a constraint is it.
     pub(in crate::planning) fn drop_indexes(&self, names: &[ObjectName], if_exists: bool) -> Result<Statement> {
         const TAG: &str = "DROP INDEX";
         let mut gone = BTreeMap::<RelationName, Vec<String>>::new();
