@@ -5,7 +5,7 @@
 //! they are an index into an array of group numbers. The array only remembers what the hash table said: an index that
 //! is met for the first time is looked up there, and when a dictionary changes the array is forgotten.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, StringViewArray, UInt32Array};
 use arrow::datatypes::*;
@@ -19,6 +19,11 @@ use crate::batch::Column;
 const COLUMN_VALUES_MAX: usize = 4096;
 /// Combinations of values at most: their group numbers stay in the L1 and L2 caches.
 const COMBINATIONS_MAX: usize = 16 * 1024;
+/// Rows of a table whose attributes are keys, at most, and combinations of them with values of other columns: their group
+/// numbers stay in an L2 cache.
+const ROW_COMBINATIONS_MAX: usize = 512 * 1024;
+/// How often the array may be forgotten because there are too many groups for a table before rows of tables are given up.
+const ROWS_FORGOTTEN_MAX: usize = 2;
 /// How often the codes may change their meaning, beyond one in four batches, before this way is given up.
 const CHANGES_MAX: usize = 16;
 /// Batches that could not be coded before this way is given up.
@@ -37,6 +42,8 @@ enum Coder {
     Range { base: i64, size: usize },
     /// By the order of their first appearance.
     Strings { known: ShortStrings, room: usize },
+    /// By the row of a table that they are all of: its columns, and how many rows it has.
+    Rows { columns: Vec<Weak<dyn Array>>, rows: usize },
 }
 
 /// The array and what its indexes mean.
@@ -48,33 +55,41 @@ pub(super) struct DirectGroups {
     batches: usize,
     changes: usize,
     misses: usize,
+    /// Whether columns are coded by rows of tables where they can be.
+    by_rows: bool,
+    /// What was under the picks of the batch before, by column: what is there again is a table.
+    met: Vec<Option<Weak<dyn Array>>>,
+    forgotten: usize,
 }
 
 impl DirectGroups {
-    /// Codes the rows of a batch. False if its columns do not have few values.
-    pub fn code(&mut self, columns: &[Column], rows: usize) -> Result<bool> {
+    /// Codes the rows of a batch, with an array of at most so many bytes. False if its columns do not have few values.
+    pub fn code(&mut self, columns: &[Column], rows: usize, bytes_max: usize) -> Result<bool> {
         self.batches += 1;
         let given_up = self.misses > MISSES_MAX || self.changes > CHANGES_MAX + self.batches / 4;
         if columns.is_empty() || given_up {
             return Ok(false);
         }
-        let mut known = std::mem::take(&mut self.coders).into_iter();
-        let had_coders = known.len() > 0;
-        let mut sources = Vec::with_capacity(columns.len());
-        for column in columns {
-            match DirectSource::new(column, known.next())? {
-                Some(source) => sources.push(source),
-                None => break,
-            }
-        }
-        let combinations = sources.iter().try_fold(1usize, |product, source| {
-            product.checked_mul(source.coder.values() + 1).filter(|&product| product <= COMBINATIONS_MAX)
+        let known = std::mem::take(&mut self.coders);
+        let coders_before = known.len();
+        let of_rows = self.columns_of_rows(columns);
+        let sources =
+            if self.by_rows { Self::by_rows(columns, &of_rows, known)? } else { Self::by_values(columns, known)? };
+        let combinations_max = match self.by_rows {
+            true => ROW_COMBINATIONS_MAX.min(bytes_max / size_of::<u32>()),
+            false => COMBINATIONS_MAX,
+        };
+        let combinations = sources.iter().flatten().try_fold(1usize, |product, source| {
+            product.checked_mul(source.coder.values() + 1).filter(|&product| product <= combinations_max)
         });
-        let Some(combinations) = combinations.filter(|_| sources.len() == columns.len()) else {
-            self.misses += 1;
+        let Some((combinations, sources)) = combinations.zip(sources) else {
+            let may_go_by_rows = !self.by_rows && self.forgotten == 0 && of_rows.iter().any(Option::is_some);
+            self.by_rows |= may_go_by_rows;
+            self.misses += usize::from(!may_go_by_rows);
             return Ok(false);
         };
-        if !had_coders || sources.iter().any(|source| source.changed) {
+        let had_coders = coders_before > 0;
+        if coders_before != sources.len() || sources.iter().any(|source| source.changed) {
             self.changes += usize::from(had_coders);
             self.groups.clear();
             self.groups.resize(combinations, UNKNOWN);
@@ -121,6 +136,63 @@ impl DirectGroups {
     /// Group numbers have changed.
     pub fn forget(&mut self) {
         self.groups.fill(UNKNOWN);
+        if self.by_rows {
+            self.forgotten += 1;
+            // There are so many groups that rows are hardly met again before they are forgotten.
+            if self.forgotten > ROWS_FORGOTTEN_MAX {
+                (self.by_rows, self.groups) = (false, Vec::new());
+                self.coders.clear();
+            }
+        }
+    }
+
+    fn by_values(columns: &[Column], known: Vec<Coder>) -> Result<Option<Vec<DirectSource>>> {
+        let mut known = known.into_iter();
+        columns.iter().map(|column| DirectSource::new(column, known.next())).collect()
+    }
+
+    /// Columns of one row of a table together, the others by their values.
+    fn by_rows(columns: &[Column], of_rows: &[Option<usize>], known: Vec<Coder>) -> Result<Option<Vec<DirectSource>>> {
+        let mut known = known.into_iter();
+        let mut sources = Vec::with_capacity(columns.len());
+        for (place, column) in columns.iter().enumerate() {
+            let source = match of_rows[place] {
+                Some(first) if first < place => continue,
+                Some(first) => {
+                    let together = columns.iter().zip(of_rows).filter(|(_, of)| **of == Some(first));
+                    DirectSource::of_rows(together.map(|(column, _)| column), known.next())
+                }
+                None => DirectSource::new(column, known.next())?,
+            };
+            let Some(source) = source else { return Ok(None) };
+            sources.push(source);
+        }
+        Ok(Some(sources))
+    }
+
+    /// For each column that is one of a table's, which was there in the batch before as well, the first column with the
+    /// same rows.
+    fn columns_of_rows(&mut self, columns: &[Column]) -> Vec<Option<usize>> {
+        let met = |column: &Column| {
+            let (values, picks) = column.parts();
+            picks.is_some().then(|| Arc::downgrade(values))
+        };
+        let before = std::mem::replace(&mut self.met, columns.iter().map(met).collect());
+        let is_table = |place: usize| match (before.get(place), &self.met[place]) {
+            (Some(Some(before)), Some(now)) => before.ptr_eq(now),
+            _ => false,
+        };
+        let same = |one: &Column, other: &Column| match (one.parts(), other.parts()) {
+            ((values, Some(picks)), (others, Some(other_picks))) => {
+                values.len() == others.len() && Arc::ptr_eq(picks, other_picks)
+            }
+            _ => false,
+        };
+        let first = |place: usize| {
+            let first = (0..place).find(|&other| is_table(other) && same(&columns[other], &columns[place]));
+            is_table(place).then(|| first.unwrap_or(place))
+        };
+        (0..columns.len()).map(first).collect()
     }
 
     /// Bytes held.
@@ -136,6 +208,7 @@ impl Coder {
             Self::Values(values) => values.len(),
             Self::Range { size, .. } => *size,
             Self::Strings { room, .. } => *room,
+            Self::Rows { rows, .. } => *rows,
         }
     }
 }
@@ -209,6 +282,18 @@ impl DirectSource {
             _ => (Coder::Values(values), true),
         };
         Self { coder, changed, codes: Codes::Places(codes) }
+    }
+
+    /// Columns with the same picks. `None` if there are none.
+    fn of_rows<'c>(mut columns: impl Iterator<Item = &'c Column> + Clone, known: Option<Coder>) -> Option<Self> {
+        let now: Vec<_> = columns.clone().map(|column| Arc::downgrade(column.parts().0)).collect();
+        let (values, picks) = columns.next()?.parts();
+        let (rows, codes) = (values.len(), Codes::Places(picks?.as_ref().clone()));
+        let same = |before: &[Weak<dyn Array>]| {
+            before.len() == now.len() && before.iter().zip(&now).all(|(before, now)| before.ptr_eq(now))
+        };
+        let changed = !matches!(&known, Some(Coder::Rows { columns, .. }) if same(columns));
+        Some(Self { coder: Coder::Rows { columns: now, rows }, changed, codes })
     }
 
     fn strings(strings: &StringViewArray, known: Option<Coder>) -> Option<Self> {

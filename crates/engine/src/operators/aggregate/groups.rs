@@ -198,7 +198,7 @@ impl Groups {
         if self.spread > 0 {
             self.encoded.encode_set(&program.layout, columns, set, rows, self.table.keys.keys.stride)?;
             self.table.append(&mut self.encoded, &mut ids)?;
-        } else if !program.has_grouping_id && self.direct.code(columns, rows)? {
+        } else if !program.has_grouping_id && self.direct.code(columns, rows, self.table_bytes_max / 2)? {
             let unknown = self.direct.find(&mut ids);
             if !unknown.is_empty() {
                 let picks = UInt32Array::from(unknown.clone());

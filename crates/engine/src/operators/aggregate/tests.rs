@@ -115,6 +115,8 @@ fn native_calls() -> Vec<AggregateCall> {
         call(min_udaf(), &["text"]),
         call(max_udaf(), &["text"]),
         call(max_udaf(), &["utf8"]).filtered(),
+        call(functions::bit_and_or_xor::bit_or_udaf(), &["unsigned"]),
+        call(functions::bit_and_or_xor::bit_or_udaf(), &["unsigned"]).filtered(),
     ]
     .into_iter()
     .map(CallBuilder::build)
@@ -301,7 +303,10 @@ fn check(
     calls: Vec<AggregateCall>,
 ) {
     let mut random = Random::new(seed);
-    let batches = batches(&mut random, shape);
+    let mut batches = batches(&mut random, shape);
+    if random.chance(30) {
+        batches = joined(&mut random, batches);
+    }
     let (plan, output) = plan_of(groups, sets, calls);
     let expected = judge::aggregate(&plan, &batches, &input_schema(), &output);
     let tuning = if random.chance(70) { small_tuning(&mut random) } else { Tuning::default() };

@@ -60,6 +60,23 @@ pub(super) fn batches(random: &mut Random, shape: Shape) -> Vec<Batch> {
     batches
 }
 
+/// The same batches as a join gives them: most columns are those of rows of one table, the largest of the batches, or of
+/// none of its rows.
+pub(super) fn joined(random: &mut Random, batches: Vec<Batch>) -> Vec<Batch> {
+    let Some(table) = batches.iter().max_by_key(|batch| batch.rows()).cloned() else { return batches };
+    let is_own = (0..table.columns().len()).map(|_| random.chance(20)).collect::<Vec<_>>();
+    let joined = |batch: Batch| {
+        let rows = options(random, batch.rows(), 5, |random| random.below(table.rows()) as u32);
+        let picked = table.pick(&UInt32Array::from(rows)).unwrap();
+        let columns = is_own.iter().enumerate().map(|(index, own)| {
+            let from = if *own { &batch } else { &picked };
+            from.column(index).clone()
+        });
+        Batch::new(columns.collect(), batch.rows())
+    };
+    batches.into_iter().map(joined).collect()
+}
+
 /// A skewed value.
 pub(super) fn value(random: &mut Random, domain: usize) -> usize {
     if random.chance(30) { 0 } else { random.below(domain) }
