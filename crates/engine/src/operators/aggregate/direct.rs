@@ -19,10 +19,10 @@ use crate::batch::Column;
 const COLUMN_VALUES_MAX: usize = 4096;
 /// Combinations of values at most: their group numbers stay in the L1 and L2 caches.
 const COMBINATIONS_MAX: usize = 16 * 1024;
-/// Rows of a table whose attributes are keys, at most, and combinations of them with values of other columns: their group
-/// numbers stay in an L2 cache.
+/// Rows of a table whose attributes are keys, at most, and combinations of them with values of other columns: their
+/// group numbers stay in an L2 cache.
 const ROW_COMBINATIONS_MAX: usize = 512 * 1024;
-/// How often the array may be forgotten because there are too many groups for a table before rows of tables are given up.
+/// How often the array may be forgotten, because there are too many groups, before rows of tables are given up.
 const ROWS_FORGOTTEN_MAX: usize = 2;
 /// How often the codes may change their meaning, beyond one in four batches, before this way is given up.
 const CHANGES_MAX: usize = 16;

@@ -60,8 +60,8 @@ pub(super) fn batches(random: &mut Random, shape: Shape) -> Vec<Batch> {
     batches
 }
 
-/// The same batches as a join gives them: most columns are those of rows of one table, the largest of the batches, or of
-/// none of its rows.
+/// The same batches as a join gives them: most columns are those of rows of one table, the largest of the batches, or
+/// of none of its rows.
 pub(super) fn joined(random: &mut Random, batches: Vec<Batch>) -> Vec<Batch> {
     let Some(table) = batches.iter().max_by_key(|batch| batch.rows()).cloned() else { return batches };
     let is_own = (0..table.columns().len()).map(|_| random.chance(20)).collect::<Vec<_>>();
