@@ -145,7 +145,7 @@ fn a_module_may_give_rows() {
     let joined = "SELECT sum(x), sum(number), count(word) FROM generate_series(1, 1000) t(x), pairs(x)";
     assert_eq!(rows(&session, joined), ["1001000 3000 1000"]);
     assert!(rows(&session, "SELECT * FROM pairs(NULL)").is_empty(), "it is strict");
-    assert_eq!(error(&session, "SELECT pairs(7)").code(), Some("0A000"));
+    assert_eq!(rows(&session, "SELECT count(*) FROM (SELECT pairs(7)) t"), ["2"]);
     session.execute("DROP FUNCTION pairs").unwrap();
     session.execute(&make("SETOF bigint")).unwrap();
     assert_eq!(rows(&session, "SELECT * FROM pairs(7)"), ["1", "2"]);
@@ -288,7 +288,7 @@ fn what_a_module_does_wrong_ends_its_query_alone() {
     let refused = |statement: &str| error(&session, statement).code();
     let other = PLUS.replace("plus", "other");
     assert_eq!(refused(&plus("none", &other)), Some("42P13"));
-    assert_eq!(refused("CREATE FUNCTION f(a int4range) RETURNS int LANGUAGE wasm AS '(module)'"), Some("0A000"));
+    assert_eq!(refused("CREATE FUNCTION f(a MAP(TEXT, INT)) RETURNS int LANGUAGE wasm AS '(module)'"), Some("0A000"));
     assert_eq!(refused("CREATE FUNCTION f(a int) RETURNS int LANGUAGE wasm AS '(modul)'"), Some("42601"));
     assert_eq!(refused("SET function_fuel = 5"), Some("22023"));
     assert_eq!(refused("SET wasm = ''"), Some("22023"));

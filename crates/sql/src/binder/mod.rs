@@ -125,7 +125,7 @@ pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
 pub(crate) use modifiers::{add_modifiers, made_wide, without_modifiers};
-pub(crate) use operators::is_assignable;
+pub(crate) use operators::{dimensions, is_assignable};
 pub(crate) use routines::{called, check_routine};
 pub(crate) use row_functions::LISTENING;
 use scope::{Level, Withs};

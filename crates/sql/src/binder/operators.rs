@@ -715,7 +715,7 @@ fn with_dimensions(to: &SqlType, from: &SqlType) -> Option<SqlType> {
 }
 
 /// How many dimensions an array has; 0 of what is none.
-pub(super) fn dimensions(sql_type: &SqlType) -> usize {
+pub(crate) fn dimensions(sql_type: &SqlType) -> usize {
     sql_type.element().map_or(0, |element| 1 + dimensions(element))
 }
 

@@ -370,7 +370,7 @@ impl Around<'_> {
         *self.copied.borrow_mut() = Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
         let casts = columns.iter().map(|(name, told)| match is_plain(told) || is_of_texts(told) {
             true => quoted(name),
-            false => format!("CAST({} AS {told})", quoted(name)),
+            false => format!("CAST({} AS {}{})", quoted(name), told.innermost(), "[]".repeat(binder::dimensions(told))),
         });
         let mut query = crate::parse::query(&format!("SELECT {} FROM t", casts.collect::<Vec<_>>().join(", ")))?;
         if let ast::SetExpr::Select(rows) = query.body.as_mut() {
