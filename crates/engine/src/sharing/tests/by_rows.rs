@@ -57,6 +57,20 @@ fn merged_queries_answer_as_lone_ones() {
 }
 
 #[test]
+fn first_groups_are_made_of_all_rows() {
+    let tables = Tables::new(3000);
+    let mut random = Random::new(6);
+    let plans = (0..40).map(|_| tables.first_floats(&Wanted::random(&mut random), 3)).collect::<Vec<_>>();
+    assert_eq!(way(&plans[0]), Some(Way::Rows));
+    for engine in engines() {
+        judge(&engine, &plans);
+        let info = engine.sharing();
+        assert!(!is_inline(&engine) || info.merged_queries_total > 30, "{info:?}");
+        assert_eq!(info.retries_total, 0);
+    }
+}
+
+#[test]
 fn different_values_are_counted_and_added_up_from_cells() {
     let tables = Tables::new(3000);
     let wanted = Wanted::between(10, 90);
