@@ -82,6 +82,12 @@ fn different_values_are_counted_and_added_up_from_cells() {
     ] {
         assert_eq!(way(&plan), Some(Way::Cells), "{plan}");
     }
+    // Of few rows, there are few different values.
+    let queries_min = |plan: &Plan| {
+        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.queries_min)
+    };
+    let plans = [tables.groups(&wanted), tables.different(&wanted), tables.differents(&wanted)];
+    assert_eq!(plans.map(|plan| queries_min(&plan)), [Some(1), Some(1), Some(8)]);
     for engine in engines() {
         let mut random = Random::new(5);
         let mut wanted = (0..60).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();
