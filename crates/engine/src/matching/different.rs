@@ -33,9 +33,10 @@ use crate::plan::{Aggregate, Node, Plan};
 /// Group columns at most: a grouping id has a bit for each.
 const COLUMNS_MAX: usize = 32;
 
-/// Whether so many keys, the values and the mask are not too many group columns.
+/// Whether so many keys, the different values, if there are any, and the mask are not too many group columns.
 pub(super) fn has_room(keys: usize, cells: &[Cell]) -> bool {
-    keys + cells.iter().filter(|cell| cell.distinct).count() < COLUMNS_MAX
+    let values = cells.iter().filter(|cell| cell.distinct).count();
+    values == 0 || keys + values < COLUMNS_MAX
 }
 
 /// The cells by these keys, over an input that has the mask as its last column; some are of different values. Output:

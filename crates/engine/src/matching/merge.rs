@@ -107,11 +107,15 @@ fn depth_of_point(part: &Plan) -> usize {
     parts::topmost_aggregate(part).map_or_else(|| parts::depth_of_rows(part, 0), |(depth, _)| depth)
 }
 
-/// The order in which each query wants few first rows of those that are so far below, and how many.
+/// The order in which each query wants few first rows of those that are so far below, and how many. `None` where groups
+/// are made of these rows: their order is another one, and they need all rows.
 fn first_rows(part: &Plan, above: usize) -> Option<(&[SortKey], usize)> {
-    let Node::Sort { keys, fetch: Some(wanted), .. } = &parts::part_below(part, above.checked_sub(1)?)?.node else {
+    let Node::Sort { input, keys, fetch: Some(wanted) } = &parts::part_below(part, above.checked_sub(1)?)?.node else {
         return None;
     };
+    if matches!(input.node, Node::Aggregate(_)) {
+        return None;
+    }
     let are_columns = keys.iter().all(|key| key.expression.as_column().is_some());
     (are_columns && *wanted <= FIRST_ROWS_MAX).then_some((keys, *wanted))
 }

@@ -146,8 +146,8 @@ pub(super) fn queries_min(aggregate: &Aggregate, groups: Option<usize>, tables: 
     let are_few = |value: &Expr| {
         let values = value_counts::values_of(value, &aggregate.input, tables);
         let pairs = values.zip(groups).map(|(values, groups)| values.saturating_mul(groups.max(1)));
-        let pairs = pairs.map(|pairs| aggregate.input.rows_estimate.map_or(pairs, |rows| rows.min(pairs)));
-        pairs.is_some_and(|pairs| pairs <= FEW_PAIRS)
+        // There are never more pairs than rows.
+        pairs.into_iter().chain(aggregate.input.rows_estimate).any(|pairs| pairs <= FEW_PAIRS)
     };
     if values.into_iter().all(are_few) { 1 } else { MANY_PAIRS_QUERIES_MIN }
 }

@@ -116,7 +116,8 @@ impl FoundStrings {
         fits: &impl Fn(&[u8]) -> bool,
     ) {
         let Some((mut from, _)) = rows.clone().find_map(&place) else { return };
-        let end = rows.clone().rev().find_map(&place).map_or(from, |(_, end)| end);
+        // The view of a NULL may have its end anywhere.
+        let end = rows.clone().rev().find_map(&place).map_or(from, |(_, end)| end.min(text.len()));
         let mut row = rows.start;
         while let Some(hit) = text.get(from..end).and_then(|rest| piece.find(rest)) {
             let hit = from + hit;
@@ -130,7 +131,7 @@ impl FoundStrings {
             };
             let Some((start, end)) = string else { return };
             from = if start <= hit && hit + piece.needle().len() <= end {
-                if fits(&text[start..end]) {
+                if text.get(start..end).is_some_and(fits) {
                     self.set(row);
                 }
                 row += 1;
@@ -211,5 +212,14 @@ mod tests {
         assert_eq!(plain.iter().collect::<Vec<_>>(), expected);
         let large = LargeStringArray::from(all).slice(2, 7);
         assert_eq!(in_offsets(&large, &piece, |_| true).iter().collect::<Vec<_>>(), expected[2..9]);
+    }
+
+    #[test]
+    fn a_null_with_a_place_behind_the_end_hides_nothing() {
+        let text = b"a needle and another, a needle";
+        let places = [(0, 12), (13, 20), (22, 9000)];
+        let mut found = FoundStrings::of(3);
+        found.search(text, 0..3, |row| Some(places[row]), &Finder::new("needle"), &|_| true);
+        assert_eq!(found.finish().iter().collect::<Vec<_>>(), [true, false, false]);
     }
 }

@@ -60,7 +60,7 @@ impl Operator for MaskRows {
         let first = self.first.as_ref().map(|(keys, wanted)| FirstOfEach::new(keys, *wanted, setup)).transpose()?;
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
         let (mut conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
-        let texts = TextSearch::take_from(&mut conditions)?;
+        let texts = TextSearch::take_from(&mut conditions, &setup.memory)?;
         let only_lookups = masks.is_empty() && unwanted.is_empty() && self.conditions.is_empty() && first.is_none();
         let grid = if only_lookups { Grid::of(&lookups) } else { None };
         let (queries, rows, known) = (self.queries, Vec::new(), Known::default());

@@ -13,6 +13,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
+use diligence_memory::{QueryMemory, Reservation};
 use hashbrown::HashMap;
 
 use crate::batch::{Batch, to_logical};
@@ -36,6 +37,8 @@ pub(super) struct TextSearch {
     /// Queries that look for something.
     queries: u64,
     texts: Texts,
+    /// Of an automaton.
+    _memory: Reservation,
 }
 
 enum Texts {
@@ -51,8 +54,9 @@ impl fmt::Debug for TextSearch {
 }
 
 impl TextSearch {
-    /// Takes those conditions that are better looked at together. Each has the bits of the queries that have it.
-    pub fn take_from(conditions: &mut Vec<(Expr, u64)>) -> Result<Vec<Self>> {
+    /// Takes those conditions that are better looked at together, if there is memory for that. Each has the bits of the
+    /// queries that have it.
+    pub fn take_from(conditions: &mut Vec<(Expr, u64)>, memory: &QueryMemory) -> Result<Vec<Self>> {
         let mut groups: Vec<TextGroup> = Vec::new();
         for (place, (condition, queries)) in conditions.iter().enumerate() {
             let Some((column, sought)) = condition.sought_text() else { continue };
@@ -73,11 +77,17 @@ impl TextSearch {
             group.texts.push((text, *queries));
             group.places.push(place);
         }
-        groups.retain(TextGroup::pays);
-        let taken: Vec<usize> = groups.iter().flat_map(|group| group.places.iter().copied()).collect();
+        let (mut searches, mut taken) = (Vec::new(), Vec::new());
+        for mut group in groups.into_iter().filter(TextGroup::pays) {
+            let places = std::mem::take(&mut group.places);
+            if let Some(search) = group.search(memory)? {
+                searches.push(search);
+                taken.extend(places);
+            }
+        }
         let mut places = 0..;
         conditions.retain(|_| places.next().is_none_or(|place| !taken.contains(&place)));
-        groups.into_iter().map(TextGroup::search).collect()
+        Ok(searches)
     }
 
     /// Clears the bits of the queries whose text a row does not have.
@@ -141,16 +151,21 @@ impl TextGroup {
         }
     }
 
-    fn search(self) -> Result<TextSearch> {
+    /// `None` if there is no memory for an automaton.
+    fn search(self, memory: &QueryMemory) -> Result<Option<TextSearch>> {
+        let mut memory = memory.reservation("Texts");
         let texts = if self.is_beginning {
             Texts::Beginnings(Beginnings::new(self.texts))
         } else {
             let (texts, masks): (Vec<_>, Vec<_>) = self.texts.into_iter().unzip();
             let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(texts);
             let automaton = automaton.map_err(|error| Error::bug(format!("texts without an automaton: {error}")))?;
+            if memory.resize(automaton.memory_usage()).is_err() {
+                return Ok(None);
+            }
             Texts::Pieces { automaton, masks }
         };
-        Ok(TextSearch { column: self.column, queries: self.queries, texts })
+        Ok(Some(TextSearch { column: self.column, queries: self.queries, texts, _memory: memory }))
     }
 }
 
@@ -226,6 +241,8 @@ mod tests {
     use arrow::datatypes::{Field, Schema};
     use datafusion_common::ScalarValue;
     use datafusion_physical_expr::expressions::{Column as ColumnExpr, LikeExpr, Literal};
+    use diligence_base::ids::QueryId;
+    use diligence_memory::Broker;
 
     use super::*;
     use crate::batch::Column;
@@ -290,7 +307,7 @@ mod tests {
         conditions.push((like("%pack%", false, &schema), 1 << 40));
         conditions.push((like("%a%", true, &schema), 1 << 50));
         let all = conditions.clone();
-        let searches = TextSearch::take_from(&mut conditions).unwrap();
+        let searches = TextSearch::take_from(&mut conditions, &QueryMemory::unbounded()).unwrap();
         assert_eq!((searches.len(), conditions.len()), (2, 5), "{searches:?} {conditions:?}");
 
         let texts: Vec<ArrayRef> = vec![
@@ -320,5 +337,16 @@ mod tests {
                 assert_eq!(found, expected);
             }
         }
+    }
+
+    #[test]
+    fn without_memory_for_an_automaton_each_text_is_looked_for_alone() {
+        let schema = Schema::new(vec![Field::new("text", DataType::Utf8View, true)]);
+        let texts = (0..20).map(|query| (like(&format!("%text {query}%"), false, &schema), 1u64 << query));
+        let beginnings = (0..5).map(|query| (like(&format!("text {query}%"), false, &schema), 1u64 << query));
+        let mut conditions: Vec<_> = texts.chain(beginnings).collect();
+        let memory = Broker::new(64).account(QueryId(0), None);
+        let searches = TextSearch::take_from(&mut conditions, &memory).unwrap();
+        assert_eq!((searches.len(), conditions.len()), (1, 20), "{searches:?} {conditions:?}");
     }
 }

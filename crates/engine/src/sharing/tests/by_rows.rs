@@ -57,6 +57,20 @@ fn merged_queries_answer_as_lone_ones() {
 }
 
 #[test]
+fn first_groups_are_made_of_all_rows() {
+    let tables = Tables::new(3000);
+    let mut random = Random::new(6);
+    let plans = (0..40).map(|_| tables.first_floats(&Wanted::random(&mut random), 3)).collect::<Vec<_>>();
+    assert_eq!(way(&plans[0]), Some(Way::Rows));
+    for engine in engines() {
+        judge(&engine, &plans);
+        let info = engine.sharing();
+        assert!(!is_inline(&engine) || info.merged_queries_total > 30, "{info:?}");
+        assert_eq!(info.retries_total, 0);
+    }
+}
+
+#[test]
 fn different_values_are_counted_and_added_up_from_cells() {
     let tables = Tables::new(3000);
     let wanted = Wanted::between(10, 90);
@@ -68,6 +82,12 @@ fn different_values_are_counted_and_added_up_from_cells() {
     ] {
         assert_eq!(way(&plan), Some(Way::Cells), "{plan}");
     }
+    // Of few rows, there are few different values.
+    let queries_min = |plan: &Plan| {
+        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.queries_min)
+    };
+    let plans = [tables.groups(&wanted), tables.different(&wanted), tables.differents(&wanted)];
+    assert_eq!(plans.map(|plan| queries_min(&plan)), [Some(1), Some(1), Some(8)]);
     for engine in engines() {
         let mut random = Random::new(5);
         let mut wanted = (0..60).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();

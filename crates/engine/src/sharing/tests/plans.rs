@@ -323,6 +323,14 @@ impl Tables {
         sort(self.floats_of(rows))
     }
 
+    /// The first of such groups by `k`, of which far too many to be kept are expected.
+    pub fn first_floats(&self, wanted: &Wanted, fetch: usize) -> Plan {
+        let groups = Plan { rows_estimate: Some(1 << 30), ..self.floats_of(self.few_rows(wanted)) };
+        let (schema, keys) = (groups.schema.clone(), vec![key(0, &groups.schema)]);
+        let node = Node::Sort { input: Box::new(groups), keys, fetch: Some(fetch) };
+        Plan { node, schema, rows_estimate: Some(fetch), ordered: true }
+    }
+
     /// The floats are integers, whose sums are exact in any order.
     fn floats_of(&self, rows: Plan) -> Plan {
         let schema = rows.schema.clone();
