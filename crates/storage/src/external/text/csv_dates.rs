@@ -58,21 +58,24 @@ pub(super) struct DateOrders {
     is_short: bool,
     day_first: bool,
     month_first: bool,
+    /// Of short years, whether they may as well be in front: `24/12/31`.
+    year_first: bool,
 }
 
 impl DateOrders {
     /// Any, as long as no date was seen.
     pub fn any() -> Self {
-        Self { separator: None, is_short: false, day_first: true, month_first: true }
+        Self { separator: None, is_short: false, day_first: true, month_first: true, year_first: true }
     }
 
     pub fn is_none(self) -> bool {
         !self.day_first && !self.month_first
     }
 
-    /// Whether there were dates, and an order that all of them could have.
+    /// Whether there were dates, and an order that all of them could have. Not where their years may be in front as well:
+    /// nothing says then which of the parts are years.
     pub fn is_there(self) -> bool {
-        self.separator.is_some() && !self.is_none()
+        self.separator.is_some() && !self.is_none() && !(self.is_short && self.year_first)
     }
 
     /// The orders that all dates of several columns have, one for each separator and length of years: what some column
@@ -109,6 +112,8 @@ impl DateOrders {
         }
         let is_short = self.is_short;
         let is_one = |is_day_first| DateOrder { separator, is_day_first, is_short }.parse(raw).is_some();
+        let of_parts = |[_, month, day]: [u32; 3]| NaiveDate::from_ymd_opt(2000, month, day);
+        self.year_first &= parts(raw, separator).is_some_and(|(found, _)| of_parts(found).is_some());
         self.day_first &= is_one(true);
         self.month_first &= separator != b'.' && is_one(false);
     }
@@ -130,6 +135,7 @@ impl DateOrders {
         if self.separator.is_none() {
             (self.separator, self.is_short) = (other.separator, other.is_short);
         }
+        self.year_first &= other.year_first;
         self.day_first &= other.day_first && is_same;
         self.month_first &= other.month_first && is_same;
     }
@@ -266,9 +272,13 @@ mod tests {
             orders.into_iter().map(DateOrder::format).collect::<Vec<_>>().concat()
         };
         assert_eq!(format(&["1/2/24", "12/31/24"]), "%m/%d/%y");
-        assert_eq!(format(&["31/12/24", "1/2/24"]), "%d/%m/%y");
-        assert_eq!(format(&["31.12.24"]), "%d.%m.%y");
-        for other in [&["1/2/24", "1/2/2024"][..], &["1/2/2024", "1/2/24"], &["1.2.24"], &["01-02-24"], &["24/12/31"]] {
+        assert_eq!(format(&["31/12/24", "1/2/99"]), "%d/%m/%y");
+        assert_eq!(format(&["31.12.99"]), "%d.%m.%y");
+        for other in [&["1/2/24", "1/2/2024"][..], &["1/2/2024", "1/2/24"], &["1.2.24"], &["01-02-24"]] {
+            assert_eq!(format(other), "", "{other:?}");
+        }
+        // Nobody knows whether the years are in front.
+        for other in [&["24/12/31"][..], &["31/12/24", "1/2/24"], &["31.12.24"]] {
             assert_eq!(format(other), "", "{other:?}");
         }
         let mut both = seen(&["1/2/24"]);
