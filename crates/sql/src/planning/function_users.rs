@@ -1,14 +1,19 @@
-//! What calls a function that is to go: views, defaults, generated columns, conditions and indexes of tables.
+//! What calls a function that is to go: views, materialized views, defaults, generated columns, conditions, indexes and
+//! triggers of tables, defaults and conditions of domains.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Topic;
 use diligence_catalog::rules::{Key, TableRules};
-use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Relation, RelationName};
+use diligence_catalog::{DEFAULT_SCHEMA, DomainDefinition, NativeTable, Object, Relation, RelationName, Trigger};
 use sqlparser::ast::{self, Expr, Visit};
 
 use super::around::Around;
 use super::definitions::lower;
+use crate::parse;
+use crate::statement::Command;
 use crate::walking::{each_expression, walk};
 
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
@@ -41,8 +46,15 @@ impl Around<'_> {
         let Some(called) = self.only_of_its_name(function) else { return Ok(vec![]) };
         let catalog = &self.at.snapshot.catalog;
         let (mut views, mut users) = (Vec::new(), Vec::new());
-        for object in catalog.objects() {
+        for object in catalog.all_objects() {
+            if !cascade {
+                let asking = object.relation.triggers().iter();
+                let asking = asking.filter(|trigger| asks(trigger, &[called], &object.name.schema));
+                let kind = object.relation.kind();
+                users.extend(asking.map(|trigger| format!("trigger {} on {kind} {}", trigger.name, object.name)));
+            }
             match &object.relation {
+                Relation::Domain(domain) if !cascade => users.extend(domain_parts(domain, &[called], &object.name)),
                 Relation::View(view) => {
                     let query = view.query()?;
                     let within = object.name.schema.as_str();
@@ -51,7 +63,18 @@ impl Around<'_> {
                         views.push(object.name.clone());
                     }
                 }
-                Relation::Native(table) if !cascade => users.extend(callers_in(table, called, &object.name)),
+                Relation::Native(table) => {
+                    if let Some(view) = &table.rules().materialized {
+                        let (query, within) = (parse::query(&view.query)?, object.name.schema.as_str());
+                        if calls(&query, called, within) || selects_from(&query, called, within) {
+                            users.push(format!("materialized view {}", object.name));
+                            views.push(object.name.clone());
+                        }
+                    }
+                    if !cascade {
+                        users.extend(callers_in(table, called, &object.name));
+                    }
+                }
                 _ => {}
             }
         }
@@ -73,6 +96,43 @@ impl Around<'_> {
         let is_only = self.at.snapshot.catalog.routines(&function.schema, name).len() <= 1;
         is_only.then_some(Called { schema: &function.schema, name })
     }
+}
+
+impl Around<'_> {
+    /// What takes away the default and the conditions of a domain that call one of these functions, and what they are;
+    /// `None` if none does.
+    pub(super) fn domain_without_calls(
+        &self,
+        object: &Object,
+        domain: &DomainDefinition,
+        functions: &[Called<'_>],
+    ) -> Option<(Vec<Command>, Vec<String>)> {
+        let gone = domain_parts(domain, functions, &object.name);
+        if gone.is_empty() {
+            return None;
+        }
+        let goes = |value: &Expr| functions.iter().any(|called| calls(value, *called, &object.name.schema));
+        let mut definition = domain.clone();
+        definition.default.take_if(|value| goes(value));
+        let (going, checks) = definition.checks.into_iter().partition::<Vec<_>, _>(|check| goes(&check.condition));
+        definition.checks = checks;
+        let (reference, name) = (object.reference(), object.name.clone());
+        let (definition, memory) = (Arc::new(definition), self.planner.options.tables.clone());
+        let change = Command::ChangeDomain { object: reference, definition, name, memory };
+        let forgotten = going.into_iter().map(|check| Topic::Constraint(object.id, check.name));
+        let forgotten = forgotten.filter_map(|topic| self.forgotten(topic));
+        Some((std::iter::once(change).chain(forgotten).collect(), gone))
+    }
+}
+
+/// What of a domain calls one of these functions.
+fn domain_parts(domain: &DomainDefinition, functions: &[Called<'_>], name: &RelationName) -> Vec<String> {
+    let goes = |value: &Expr| functions.iter().any(|called| calls(value, *called, &name.schema));
+    let default = domain.default.iter().filter(|value| goes(value));
+    let mut parts = default.map(|_| format!("default value of domain {name}")).collect::<Vec<_>>();
+    let checks = domain.checks.iter().filter(|check| goes(&check.condition));
+    parts.extend(checks.map(|check| format!("constraint {} on domain {name}", check.name)));
+    parts
 }
 
 /// The columns of a table that are computed by one of these functions.
@@ -112,6 +172,14 @@ pub(super) fn without_calls(rules: &mut TableRules, functions: &[Called<'_>], of
     let unproven = std::mem::take(&mut rules.unproven);
     rules.unproven = unproven.into_iter().filter(|name| rules.has_name(name)).collect();
     gone
+}
+
+/// Whether the condition of a trigger calls one of these functions. One that names rows as a whole is no expression to
+/// the parser.
+pub(super) fn asks(trigger: &Trigger, functions: &[Called<'_>], within: &str) -> bool {
+    let condition = trigger.when.as_deref().map(parse::expression);
+    let Some(Ok(condition)) = condition else { return false };
+    functions.iter().any(|called| calls(&condition, *called, within))
 }
 
 fn calls(tree: &impl Visit, called: Called<'_>, within: &str) -> bool {

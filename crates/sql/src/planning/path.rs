@@ -113,9 +113,12 @@ impl Around<'_> {
                 self.names.uses_nothing(&candidate);
             }
         }
-        let view = self.around_views.borrow().last().cloned();
-        let first = view.as_ref().or(self.at.session.path.schemas.first());
-        RelationName::new(first.map_or(DEFAULT_SCHEMA, String::as_str), name)
+        match self.around_views.borrow().last() {
+            Some(view) => RelationName::new(view, name),
+            None => {
+                RelationName::new(self.at.session.path.schemas.first().map_or(DEFAULT_SCHEMA, String::as_str), name)
+            }
+        }
     }
 
     /// The number of the routine that a text names, with the types of its arguments or without. Fails with 42725 if

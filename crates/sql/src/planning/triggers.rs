@@ -16,7 +16,7 @@ use sqlparser::ast;
 use super::around::Around;
 use super::authority::Words;
 use super::definitions::unwritable;
-use super::function_users::{computed_by, without_calls};
+use super::function_users::{asks, computed_by, without_calls};
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use crate::binder::Bound;
@@ -528,9 +528,17 @@ impl Around<'_> {
         let names = functions.iter().filter_map(|function| self.only_of_its_name(function)).collect::<Vec<_>>();
         let (mut commands, mut gone) = (Vec::new(), Vec::new());
         let stays = |object: &&Arc<Object>| schema.is_none_or(|schema| object.name.schema != schema);
-        for object in self.at.snapshot.catalog.objects().filter(stays) {
-            let (going, stay): (Vec<_>, Vec<_>) =
-                object.relation.triggers().iter().cloned().partition(|trigger| functions.contains(&trigger.function));
+        for object in self.at.snapshot.catalog.all_objects().filter(stays) {
+            if let Relation::Domain(domain) = &object.relation {
+                if let Some((changes, parts)) = self.domain_without_calls(object, domain, &names) {
+                    commands.extend(changes);
+                    gone.extend(parts);
+                }
+                continue;
+            }
+            let (going, stay): (Vec<_>, Vec<_>) = object.relation.triggers().iter().cloned().partition(|trigger| {
+                functions.contains(&trigger.function) || asks(trigger, &names, &object.name.schema)
+            });
             let (table, kind) = (&object.name.name, object.relation.kind());
             let here = going.iter().map(|trigger| format!("trigger {} on {kind} {table}", trigger.name));
             let mut here = here.collect::<Vec<_>>();
