@@ -162,32 +162,26 @@ impl<'a> Replay<'a> {
             let Some((object, Relation::Native(rows))) = object.map(|object| (object, &object.relation)) else {
                 continue;
             };
-            let mut rules = rows.rules().clone();
-            let mut bound = Vec::new();
-            let mut lose = |name: &str, error: Error| {
-                lost.push(LostIndex { table: object.name.clone(), name: name.to_owned(), error });
-            };
+            let (mut rules, columns) = (rows.rules().clone(), rows.schema().clone());
             for UnboundKey { place, key, expressions, condition } in keys {
-                let (table, columns, given) = (&object.name, rows.schema(), condition.as_deref());
-                match self.surroundings.row_function(table, columns, &key, &expressions, given) {
-                    Ok(function) => {
-                        bound.push(key.name.clone());
-                        let computed = Some(ComputedKey { expressions, condition, function });
-                        rules.keys.insert(place.min(rules.keys.len()), Key { computed, ..key });
-                    }
-                    Err(error) => lose(&key.name, error),
+                let name = key.name.clone();
+                let given = condition.as_deref();
+                let function = self.surroundings.row_function(&object.name, &columns, &key, &expressions, given);
+                let restored = function.and_then(|function| {
+                    let mut rules = rules.clone();
+                    let computed = Some(ComputedKey { expressions, condition, function });
+                    rules.keys.insert(place.min(rules.keys.len()), Key { computed, ..key });
+                    let places = (0..columns.fields().len()).map(Some).collect();
+                    let (name, columns) = (object.name.clone(), columns.clone());
+                    let alteration = TableAlteration { name, columns, places, rules: rules.clone() };
+                    let memory = self.surroundings.memory();
+                    self.catalog.restore_alteration(&object.reference(), alteration, &memory).map(|()| rules)
+                });
+                match restored {
+                    Ok(with_it) => rules = with_it,
+                    Err(error) if error.kind() == ErrorKind::Resource => return Err(error),
+                    Err(error) => lost.push(LostIndex { table: object.name.clone(), name, error }),
                 }
-            }
-            if bound.is_empty() {
-                continue;
-            }
-            let (name, columns) = (object.name.clone(), rows.schema().clone());
-            let places = (0..columns.fields().len()).map(Some).collect();
-            let alteration = TableAlteration { name, columns, places, rules };
-            match self.catalog.restore_alteration(&object.reference(), alteration, &self.surroundings.memory()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::Resource => return Err(error),
-                Err(error) => bound.iter().for_each(|name| lose(name, error.clone())),
             }
         }
         lost.sort_by(|one, other| (&one.table, &one.name).cmp(&(&other.table, &other.name)));
@@ -366,8 +360,33 @@ impl<'a> Replay<'a> {
         let (rules, places) = self.rules(id, rules, &name, &columns)?;
         let mut keys = self.keys.remove(&statement).unwrap_or_default();
         let keys = places.iter().map(|place| keys.remove(place)).collect();
-        let made = made.with_restored_rules(rules, keys, &self.surroundings.memory(), version)?;
+        let (mut without, memory) = (rules.clone(), self.surroundings.memory());
+        let made = match made.with_restored_rules(rules, keys, &memory, version) {
+            // What its expressions call gives errors for its rows by now.
+            Err(error) if is_of_statement(&error) && self.set_aside(id, &mut without, &places) => {
+                made.with_restored_rules(without, vec![], &memory, version)?
+            }
+            made => made?,
+        };
         self.catalog.restore(ObjectId(id), &name, Relation::Native(Arc::new(made)))
+    }
+
+    /// Takes the computed keys out of the rules of the table with this id, to be looked at when all files have been
+    /// read; false if there are none.
+    fn set_aside(&mut self, id: u64, rules: &mut TableRules, places: &[usize]) -> bool {
+        let keys = std::mem::take(&mut rules.keys);
+        let aside = self.unbound.entry(id).or_default();
+        let before = aside.len();
+        for (mut key, place) in keys.into_iter().zip(places) {
+            match key.computed.take() {
+                Some(ComputedKey { expressions, condition, .. }) => {
+                    aside.push(UnboundKey { place: *place, key, expressions, condition });
+                }
+                None => rules.keys.push(key),
+            }
+        }
+        aside.sort_by_key(|key| key.place);
+        aside.len() > before
     }
 
     /// The rules of the table with this id, and where its keys were among those that were written down: those that
@@ -442,4 +461,9 @@ impl<'a> Replay<'a> {
         memory.grow(rows.iter().map(NewRows::bytes_in_memory).sum())?;
         Ok((rows, memory))
     }
+}
+
+/// Whether a statement could have made the error: its values or its names.
+fn is_of_statement(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Input | ErrorKind::Value)
 }
