@@ -1,10 +1,11 @@
-//! What calls a function that is to go: views, defaults, generated columns, conditions and indexes of tables.
+//! What calls a function that is to go: views, defaults, generated columns, conditions and indexes of tables, defaults
+//! and conditions of domains.
 
 use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Key, TableRules};
-use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Relation, RelationName};
+use diligence_catalog::{DEFAULT_SCHEMA, DomainDefinition, NativeTable, Relation, RelationName};
 use sqlparser::ast::{self, Expr, Visit};
 
 use super::around::Around;
@@ -41,7 +42,7 @@ impl Around<'_> {
         let Some(called) = self.only_of_its_name(function) else { return Ok(vec![]) };
         let catalog = &self.at.snapshot.catalog;
         let (mut views, mut users) = (Vec::new(), Vec::new());
-        for object in catalog.objects() {
+        for object in catalog.all_objects() {
             match &object.relation {
                 Relation::View(view) => {
                     let query = view.query()?;
@@ -52,6 +53,9 @@ impl Around<'_> {
                     }
                 }
                 Relation::Native(table) if !cascade => users.extend(callers_in(table, called, &object.name)),
+                Relation::Domain(domain) if !cascade => {
+                    users.extend(without_domain_calls(&mut DomainDefinition::clone(domain), &[called], &object.name));
+                }
                 _ => {}
             }
         }
@@ -111,6 +115,28 @@ pub(super) fn without_calls(rules: &mut TableRules, functions: &[Called<'_>], of
     });
     let unproven = std::mem::take(&mut rules.unproven);
     rules.unproven = unproven.into_iter().filter(|name| rules.has_name(name)).collect();
+    gone
+}
+
+/// Takes away the default and the conditions of a domain that call one of these functions; gives what went.
+pub(super) fn without_domain_calls(
+    domain: &mut DomainDefinition,
+    functions: &[Called<'_>],
+    of: &RelationName,
+) -> Vec<String> {
+    let goes = |expression: &Expr| functions.iter().any(|called| calls(expression, *called, &of.schema));
+    let mut gone = Vec::new();
+    if domain.default.as_ref().is_some_and(|value| goes(value)) {
+        domain.default = None;
+        gone.push(format!("default value for type {}", of.name));
+    }
+    domain.checks.retain(|check| {
+        let goes = goes(&check.condition);
+        if goes {
+            gone.push(format!("constraint {} of type {}", check.name, of.name));
+        }
+        !goes
+    });
     gone
 }
 

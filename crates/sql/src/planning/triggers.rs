@@ -9,14 +9,14 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Privilege, Topic};
 use diligence_catalog::rules::{Deferral, ReferenceAction};
-use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
+use diligence_catalog::{DomainDefinition, Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
 use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
 use super::authority::Words;
 use super::definitions::unwritable;
-use super::function_users::{computed_by, without_calls};
+use super::function_users::{computed_by, without_calls, without_domain_calls};
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use crate::binder::Bound;
@@ -528,7 +528,7 @@ impl Around<'_> {
         let names = functions.iter().filter_map(|function| self.only_of_its_name(function)).collect::<Vec<_>>();
         let (mut commands, mut gone) = (Vec::new(), Vec::new());
         let stays = |object: &&Arc<Object>| schema.is_none_or(|schema| object.name.schema != schema);
-        for object in self.at.snapshot.catalog.objects().filter(stays) {
+        for object in self.at.snapshot.catalog.all_objects().filter(stays) {
             let (going, stay): (Vec<_>, Vec<_>) =
                 object.relation.triggers().iter().cloned().partition(|trigger| functions.contains(&trigger.function));
             let (table, kind) = (&object.name.name, object.relation.kind());
@@ -546,6 +546,17 @@ impl Around<'_> {
                         without_calls(rules, &names, &object.name);
                         rules.triggers = stay;
                     })?
+                }
+                Relation::Domain(domain) => {
+                    let mut definition = DomainDefinition::clone(domain);
+                    here.extend(without_domain_calls(&mut definition, &names, &object.name));
+                    if here.is_empty() {
+                        continue;
+                    }
+                    let (object, name) = (object.reference(), object.name.clone());
+                    let (definition, memory) = (Arc::new(definition), self.planner.options.tables.clone());
+                    let change = Command::ChangeDomain { object, definition, name, memory };
+                    BoundStatement::Other(Statement::Command(change))
                 }
                 _ if here.is_empty() => continue,
                 _ => self.with_triggers(object, stay, TAG)?,
