@@ -228,8 +228,15 @@ impl Binder<'_> {
         let common = self.collated_in_common(common, &scalars)?;
         // Records are decided here: nothing behind could put types into their fields.
         let common = if has_unknown_fields(&common) { of_texts(&common) } else { common };
-        let scalars = scalars.into_iter().map(|scalar| self.cast(scalar, &common, Way::Implicit));
+        let scalars = scalars.into_iter().map(|scalar| self.held_as(scalar, &common));
         Ok((scalars.collect::<Result<_>>()?, common))
+    }
+
+    /// A value in the type that it has in common with others; a literal of `numeric` has digits of its own else.
+    pub(super) fn held_as(&self, scalar: Scalar, common: &SqlType) -> Result<Scalar> {
+        let value = self.cast(scalar, common, Way::Implicit)?;
+        let has_own_digits = *common == SqlType::NUMERIC && matches!(value.sql_type(), SqlType::Numeric(Some(_)));
+        Ok(if has_own_digits { value.cast(SqlType::NUMERIC, false) } else { value })
     }
 
     /// An argument, as far as choosing an overload needs it.
@@ -621,12 +628,12 @@ impl Binder<'_> {
             Some(collation) => common.with_collation(Some(&collation)),
             None => common,
         };
-        let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?)?);
+        let value = Box::new(self.equality_key(self.held_as(value, &common)?)?);
         // A text for a parameter may be longer than those that it is compared with, and is not cut.
         let any_length = if has_length(&common) { common.without_modifier() } else { common.clone() };
         let list = list.into_iter().map(|element| {
             let to = if is_open_parameter(&element) { &any_length } else { &common };
-            self.equality_key(self.cast(element, to, Way::Implicit)?)
+            self.equality_key(self.held_as(element, to)?)
         });
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }

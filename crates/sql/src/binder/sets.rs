@@ -253,7 +253,7 @@ impl Binder<'_> {
                 let common = self.collated_in_common(common, rows.iter().map(|row| &row[index]))?;
                 for (row, written) in rows.iter_mut().zip(&values.rows) {
                     let taken = std::mem::replace(&mut row[index], Scalar::boolean(false));
-                    let cast = self.cast(taken, &common, Way::Implicit);
+                    let cast = self.held_as(taken, &common);
                     row[index] = cast.map_err(|error| placed(error, || place(&written.content[index])))?;
                 }
             }
