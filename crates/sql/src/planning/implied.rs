@@ -19,7 +19,7 @@ enum Predicate {
     /// One of the parts.
     Any(Vec<Predicate>),
     /// What has no such parts. A comparison to a literal has it on the right.
-    Test(Expr),
+    Test(Box<Expr>),
 }
 
 impl Predicate {
@@ -38,7 +38,7 @@ impl Predicate {
                     Some(op) if is_literal(&left) && !is_literal(&right) => (right, op, left),
                     _ => (left, op.clone(), right),
                 };
-                Self::Test(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) })
+                Self::Test(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
             }
             Expr::Between { expr, negated: false, low, high } => {
                 Self::All(vec![compared(expr, BinaryOperator::GtEq, low), compared(expr, BinaryOperator::LtEq, high)])
@@ -51,7 +51,7 @@ impl Predicate {
                 let parts = list.iter().map(|item| compared(expr, op.clone(), item)).collect();
                 if *negated { Self::All(parts) } else { Self::Any(parts) }
             }
-            other => Self::Test(other.clone()),
+            other => Self::Test(Box::new(other.clone())),
         }
     }
 
