@@ -11,7 +11,7 @@ use sqlparser::ast::{self, Expr, SetExpr, SetOperator, SetQuantifier, Values};
 use super::collations::grouping_key;
 use super::common_types::{common_of_values, with_own_digits};
 use super::functions::is_row_function;
-use super::operators::{Way, of_texts, with_empty_maps};
+use super::operators::{of_texts, with_empty_maps};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::{Target, is_default, too_many};
 use super::{Binder, Output, Rows, normalized, place, placed, unsupported};
@@ -119,7 +119,7 @@ impl Binder<'_> {
         let mut computed = Vec::new();
         let mut columns = Vec::with_capacity(types.len());
         for (output, sql_type) in rows.outputs.into_iter().zip(types) {
-            let scalar = self.cast(output.scalar, sql_type, Way::Implicit)?;
+            let scalar = self.held_as(output.scalar, sql_type)?;
             columns.push(match scalar {
                 Scalar::Column { id, sql_type, nullable } => Column { id, name: output.name, sql_type, nullable },
                 other => {

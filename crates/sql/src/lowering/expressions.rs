@@ -313,20 +313,27 @@ pub(super) fn subqueries_in(relation: &Relation) -> usize {
     count + relation.inputs().into_iter().map(subqueries_in).sum::<usize>()
 }
 
-/// A constant's value in the Arrow type that columns of its type have: what is said of an array's elements, such as that
-/// they are `varchar`, is not in the value of a literal.
+/// A constant's value as columns of its type hold it: what is said of an array's elements, such as that they are
+/// `varchar`, is not in the value of a literal.
 fn held(constant: &Constant) -> Result<ScalarValue> {
-    let (value, wanted) = (&constant.value, constant.sql_type.arrow());
-    let found = value.data_type();
     let is_list = match &constant.sql_type {
         SqlType::Array(element) => !matches!(**element, SqlType::Record(_) | SqlType::Map(_)),
         _ => false,
     };
-    if !is_list || found == wanted || !is_alike(&found, &wanted) {
+    let wanted = constant.sql_type.arrow();
+    match is_list && is_alike(&constant.value.data_type(), &wanted) {
+        true => held_as(&constant.value, &wanted),
+        false => Ok(constant.value.clone()),
+    }
+}
+
+/// A value in an Arrow type that holds such values.
+pub(super) fn held_as(value: &ScalarValue, wanted: &DataType) -> Result<ScalarValue> {
+    if value.data_type() == *wanted {
         return Ok(value.clone());
     }
     let array = value.to_array_of_size(1).map_err(from_datafusion)?;
-    let array = arrow::compute::cast(&array, &wanted).map_err(from_arrow)?;
+    let array = arrow::compute::cast(&array, wanted).map_err(from_arrow)?;
     ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)
 }
 
