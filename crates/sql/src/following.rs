@@ -1,5 +1,5 @@
 //! What definitions say when a function, a type or a label of an enum gets another name: defaults, generated columns,
-//! conditions and indexes of tables, conditions and defaults of domains, and queries of views.
+//! conditions, indexes and triggers of tables, conditions and defaults of domains, and queries of views.
 //!
 //! Texts of bodies stay as they are, as in PostgreSQL.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use diligence_base::Result;
 use diligence_catalog::rules::Check;
 use diligence_catalog::{
-    DEFAULT_SCHEMA, DomainDefinition, NativeTable, Object, Relation, RelationName, RenamedObject, View,
+    DEFAULT_SCHEMA, DomainDefinition, NativeTable, Object, Relation, RelationName, RenamedObject, Trigger, View,
 };
 use diligence_types::SqlType;
 use sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, TableFactor, Value, VisitorMut};
@@ -70,9 +70,7 @@ impl NewName {
                     }
                     computed.condition.iter_mut().for_each(|condition| names.expression(condition));
                 }
-                for when in rules.triggers.iter_mut().filter_map(|trigger| trigger.when.as_mut()) {
-                    names.condition(when);
-                }
+                names.triggers(&mut rules.triggers);
                 if let Some(view) = &mut rules.materialized {
                     view.query = names.text(&view.query)?;
                 }
@@ -81,7 +79,8 @@ impl NewName {
             Relation::View(view) => {
                 let mut source = view.source.as_ref().clone();
                 let _ = walk_mut(&mut source, &mut names);
-                let (depth, schema, triggers) = (view.depth, view.schema.clone(), view.triggers.clone());
+                let (depth, schema, mut triggers) = (view.depth, view.schema.clone(), view.triggers.clone());
+                names.triggers(&mut triggers);
                 let view = View { source: Arc::new(source), depth, schema, triggers };
                 RenamedObject::Other(Relation::View(Arc::new(view)))
             }
@@ -141,6 +140,23 @@ impl Following<'_> {
             *kept = Arc::new(copy);
         }
         self.is_changed |= before;
+    }
+
+    /// The functions and the conditions of triggers.
+    fn triggers(&mut self, triggers: &mut [Trigger]) {
+        for trigger in triggers {
+            if let Some(when) = &mut trigger.when {
+                self.condition(when);
+            }
+            if let NewName::Routine { from, to } = self.new {
+                // They have no parameters.
+                let [from, to] = [from, to].map(|name| RelationName::of_routine(&name.schema, &name.name, Some("")));
+                if trigger.function == from {
+                    trigger.function = to;
+                    self.is_changed = true;
+                }
+            }
+        }
     }
 
     /// A trigger's condition; one that names rows as a whole is no expression to the parser, and stays.

@@ -3,6 +3,7 @@
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::functions::resolve_scalar;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::Ident;
 
@@ -104,8 +105,8 @@ impl Binder<'_> {
     }
 }
 
-/// A list or a record with the NULLs that are written in it in their types: `[{'a': NULL}]` is one of texts, if nothing
-/// else is known.
+/// A list, a record or a map with the NULLs that are written in it in their types: `[{'a': NULL}]` is one of texts, if
+/// nothing else is known.
 pub(super) fn with_nulls_of(scalar: Scalar, to: &SqlType) -> Scalar {
     let inside = |part: Scalar, to: &SqlType| match &part {
         Scalar::Constant(constant) if constant.is_null() && constant.sql_type == SqlType::Text => {
@@ -113,22 +114,40 @@ pub(super) fn with_nulls_of(scalar: Scalar, to: &SqlType) -> Scalar {
         }
         _ => with_nulls_of(part, to),
     };
+    let types = |parts: &[Scalar]| parts.iter().map(Scalar::sql_type).collect::<Vec<_>>();
     match (scalar, to) {
         (Scalar::Array { elements, sql_type }, SqlType::Array(element)) => {
+            let before = types(&elements);
             let elements = elements.into_iter().map(|part| inside(part, element)).collect::<Vec<_>>();
-            let first = elements.first().map(Scalar::sql_type);
-            let is_one = |first: &SqlType| elements.iter().all(|part| part.sql_type() == *first);
-            let sql_type = first.filter(is_one).map_or(sql_type, SqlType::array_of);
+            let after = types(&elements);
+            let is_one = after.windows(2).all(|pair| pair[0] == pair[1]);
+            let first = after.first().filter(|_| is_one && before != after);
+            let sql_type = first.map_or(sql_type, |first| SqlType::array_of(first.clone()));
             Scalar::Array { elements, sql_type }
         }
         (Scalar::Record { fields, sql_type: SqlType::Record(own) }, SqlType::Record(wanted))
             if fields.len() == wanted.len() =>
         {
+            let before = types(&fields);
             let parts = fields.into_iter().zip(wanted.iter());
             let fields = parts.map(|(part, wanted)| inside(part, &wanted.sql_type)).collect::<Vec<_>>();
-            let types = own.iter().zip(&fields);
-            let types = types.map(|(field, part)| RecordField { sql_type: part.sql_type(), ..field.clone() });
-            Scalar::Record { sql_type: SqlType::Record(own.with(types.collect())), fields }
+            if before == types(&fields) {
+                return Scalar::Record { fields, sql_type: SqlType::Record(own) };
+            }
+            let named = own.iter().zip(&fields);
+            let named = named.map(|(field, part)| RecordField { sql_type: part.sql_type(), ..field.clone() });
+            Scalar::Record { sql_type: SqlType::Record(own.with(named.collect())), fields }
+        }
+        (Scalar::Call { call, arguments }, SqlType::Map(pair))
+            if call.overload.name == "map" && arguments.len() == 2 =>
+        {
+            let lists = [&pair.0, &pair.1].map(|part| SqlType::array_of(part.clone()));
+            let parts = arguments.iter().cloned().zip(&lists);
+            let parts = parts.map(|(part, wanted)| with_nulls_of(part, wanted)).collect::<Vec<_>>();
+            match resolve_scalar("map", &parts.iter().map(Binder::candidate).collect::<Vec<_>>()) {
+                Ok(call) => Scalar::Call { call, arguments: parts },
+                Err(_) => Scalar::Call { call, arguments },
+            }
         }
         (scalar, _) => scalar,
     }

@@ -228,8 +228,15 @@ impl Binder<'_> {
         let common = self.collated_in_common(common, &scalars)?;
         // Records are decided here: nothing behind could put types into their fields.
         let common = if has_unknown_fields(&common) { of_texts(&common) } else { common };
-        let scalars = scalars.into_iter().map(|scalar| self.cast(scalar, &common, Way::Implicit));
+        let scalars = scalars.into_iter().map(|scalar| self.held_as(scalar, &common));
         Ok((scalars.collect::<Result<_>>()?, common))
+    }
+
+    /// A value in the type that it has in common with others; a literal of `numeric` has digits of its own else.
+    pub(super) fn held_as(&self, scalar: Scalar, common: &SqlType) -> Result<Scalar> {
+        let value = self.cast(scalar, common, Way::Implicit)?;
+        let has_own_digits = *common == SqlType::NUMERIC && matches!(value.sql_type(), SqlType::Numeric(Some(_)));
+        Ok(if has_own_digits { value.cast(SqlType::NUMERIC, false) } else { value })
     }
 
     /// An argument, as far as choosing an overload needs it.
@@ -430,9 +437,13 @@ impl Binder<'_> {
                 if let (SqlType::Record(left), SqlType::Record(right)) = (left.sql_type(), right.sql_type()) {
                     refuse_dissimilar(&left, &right)?;
                 }
-                let (left, right) = match (left.sql_type(), right.sql_type()) {
-                    (SqlType::Map(own), SqlType::Map(other)) if own != other => self.maps_in_common(left, right)?,
-                    _ => (left, right),
+                // NULLs within lists, structs and maps have the types of the other side.
+                let left = with_nulls_of(left, &right.sql_type());
+                let right = with_nulls_of(right, &left.sql_type());
+                let types = (left.sql_type(), right.sql_type());
+                let (left, right) = match types.0 != types.1 && has_entries(&types.0) && has_entries(&types.1) {
+                    true => self.entries_in_common(left, right)?,
+                    false => (left, right),
                 };
                 let left = self.beside_type(left, &right.sql_type())?;
                 let right = self.beside_type(right, &left.sql_type())?;
@@ -465,8 +476,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Two maps of one type. Fails with 42804 if their keys or values have none in common.
-    fn maps_in_common(&self, left: Scalar, right: Scalar) -> Result<(Scalar, Scalar)> {
+    /// Two maps, or lists of structs or maps, of one type. Fails with 42804 if what is in them has none in common.
+    fn entries_in_common(&self, left: Scalar, right: Scalar) -> Result<(Scalar, Scalar)> {
         let (sides, _) = self.in_common(vec![left, right], "comparison")?;
         let mut sides = sides.into_iter();
         sides.next().zip(sides.next()).ok_or_else(|| Error::bug("a comparison of other than two values"))
@@ -617,12 +628,12 @@ impl Binder<'_> {
             Some(collation) => common.with_collation(Some(&collation)),
             None => common,
         };
-        let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?)?);
+        let value = Box::new(self.equality_key(self.held_as(value, &common)?)?);
         // A text for a parameter may be longer than those that it is compared with, and is not cut.
         let any_length = if has_length(&common) { common.without_modifier() } else { common.clone() };
         let list = list.into_iter().map(|element| {
             let to = if is_open_parameter(&element) { &any_length } else { &common };
-            self.equality_key(self.cast(element, to, Way::Implicit)?)
+            self.equality_key(self.held_as(element, to)?)
         });
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
@@ -657,13 +668,29 @@ fn empty_literal() -> Scalar {
     Scalar::Constant(Constant { value, sql_type: SqlType::Unknown })
 }
 
-/// Values of which empty maps have no type where others have.
+/// Whether a type is of maps, or of lists of structs or maps.
+fn has_entries(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Map(_) => true,
+        SqlType::Array(_) => matches!(sql_type.innermost(), SqlType::Map(_) | SqlType::Record(_)),
+        _ => false,
+    }
+}
+
+/// Values of which empty maps, and NULLs within maps and lists of structs, have no type where others have.
 pub(super) fn with_empty_maps(scalars: Vec<Scalar>) -> Vec<Scalar> {
-    let decides = |scalar: &Scalar| matches!(scalar.sql_type(), SqlType::Map(_)) && !is_empty_map(scalar);
-    if !scalars.iter().any(is_empty_map) || !scalars.iter().any(decides) {
+    let decides = |scalar: &Scalar| has_entries(&scalar.sql_type()) && !is_empty_map(scalar);
+    let mut types = scalars.iter().filter(|scalar| decides(scalar)).map(Scalar::sql_type).collect::<Vec<_>>();
+    types.dedup();
+    if types.is_empty() {
         return scalars;
     }
-    scalars.into_iter().map(|scalar| if is_empty_map(&scalar) { empty_literal() } else { scalar }).collect()
+    let one_of = |scalar: Scalar| match is_empty_map(&scalar) {
+        true => empty_literal(),
+        false if types.len() > 1 && decides(&scalar) => types.iter().fold(scalar, with_nulls_of),
+        false => scalar,
+    };
+    scalars.into_iter().map(one_of).collect()
 }
 
 /// A type as messages tell it: without what is in its parentheses.

@@ -11,7 +11,7 @@ use sqlparser::ast::{self, Expr, SetExpr, SetOperator, SetQuantifier, Values};
 use super::collations::grouping_key;
 use super::common_types::{common_of_values, with_own_digits};
 use super::functions::is_row_function;
-use super::operators::{Way, of_texts, with_empty_maps};
+use super::operators::{of_texts, with_empty_maps};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::{Target, is_default, too_many};
 use super::{Binder, Output, Rows, normalized, place, placed, unsupported};
@@ -119,7 +119,7 @@ impl Binder<'_> {
         let mut computed = Vec::new();
         let mut columns = Vec::with_capacity(types.len());
         for (output, sql_type) in rows.outputs.into_iter().zip(types) {
-            let scalar = self.cast(output.scalar, sql_type, Way::Implicit)?;
+            let scalar = self.held_as(output.scalar, sql_type)?;
             columns.push(match scalar {
                 Scalar::Column { id, sql_type, nullable } => Column { id, name: output.name, sql_type, nullable },
                 other => {
@@ -253,7 +253,7 @@ impl Binder<'_> {
                 let common = self.collated_in_common(common, rows.iter().map(|row| &row[index]))?;
                 for (row, written) in rows.iter_mut().zip(&values.rows) {
                     let taken = std::mem::replace(&mut row[index], Scalar::boolean(false));
-                    let cast = self.cast(taken, &common, Way::Implicit);
+                    let cast = self.held_as(taken, &common);
                     row[index] = cast.map_err(|error| placed(error, || place(&written.content[index])))?;
                 }
             }

@@ -307,12 +307,12 @@ impl Binder<'_> {
                     }
                     None => self.typed(value.clone())?.sql_type(),
                 };
-                let value = self.cast(value.clone(), &sql_type, Way::Implicit)?;
+                let value = self.held_as(value.clone(), &sql_type)?;
                 let offset = match offset {
                     Integer::Known(Some(offset)) => offset,
                     Integer::Known(None) => return self.null_of(sql_type),
                     Integer::Of(offset) => {
-                        let default = rest.get(1).map(|default| self.cast(default.clone(), &sql_type, Way::Implicit));
+                        let default = rest.get(1).map(|default| self.held_as(default.clone(), &sql_type));
                         let mut arguments = vec![value, offset];
                         arguments.extend(default.transpose()?);
                         let shift = WindowFunction::ShiftOf { is_ahead: name == "lead", ignore_nulls };
@@ -322,7 +322,7 @@ impl Binder<'_> {
                 let offset = if name == "lag" { Some(offset) } else { offset.checked_neg() };
                 let offset = offset.ok_or_else(|| Error::input("integer out of range").with_code("22003"))?;
                 let default = match rest.get(1) {
-                    Some(default) => Some(self.cast(default.clone(), &sql_type, Way::Implicit)?),
+                    Some(default) => Some(self.held_as(default.clone(), &sql_type)?),
                     None => None,
                 };
                 let known = match &default {

@@ -17,7 +17,7 @@ use datafusion_physical_expr::expressions::{
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::{Error, Result, wanted};
-use diligence_storage::foreign_error::from_datafusion;
+use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, is_arrows};
 use diligence_types::functions::{Body, ScalarCall, Special};
@@ -90,7 +90,7 @@ impl Expressions<'_> {
                     false => Arc::new(CastExpr::new(column, sql_type.arrow(), None)),
                 }
             }
-            Scalar::Constant(constant) => literal(constant.value.clone()),
+            Scalar::Constant(constant) => literal(held(constant)?),
             Scalar::Parameter { index, sql_type } if self.keeps_parameters => {
                 parameters::function(*index, sql_type, schema, self.options).map_err(from_datafusion)?
             }
@@ -311,6 +311,30 @@ pub(super) fn subqueries_in(relation: &Relation) -> usize {
         scalar.visit(&mut |part| count += usize::from(matches!(part, Scalar::Subquery(_))));
     }
     count + relation.inputs().into_iter().map(subqueries_in).sum::<usize>()
+}
+
+/// A constant's value as columns of its type hold it: what is said of an array's elements, such as that they are
+/// `varchar`, is not in the value of a literal.
+fn held(constant: &Constant) -> Result<ScalarValue> {
+    let is_list = match &constant.sql_type {
+        SqlType::Array(element) => !matches!(**element, SqlType::Record(_) | SqlType::Map(_)),
+        _ => false,
+    };
+    let wanted = constant.sql_type.arrow();
+    match is_list && is_alike(&constant.value.data_type(), &wanted) {
+        true => held_as(&constant.value, &wanted),
+        false => Ok(constant.value.clone()),
+    }
+}
+
+/// A value in an Arrow type that holds such values.
+pub(super) fn held_as(value: &ScalarValue, wanted: &DataType) -> Result<ScalarValue> {
+    if value.data_type() == *wanted {
+        return Ok(value.clone());
+    }
+    let array = value.to_array_of_size(1).map_err(from_datafusion)?;
+    let array = arrow::compute::cast(&array, wanted).map_err(from_arrow)?;
+    ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)
 }
 
 pub(super) fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {

@@ -36,7 +36,7 @@ use diligence_engine::plan::{self, Node, Plan, PlanTables, WorkTableId};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
 
-use self::expressions::{Expressions, Positions, SubqueryValues, subqueries_in};
+use self::expressions::{Expressions, Positions, SubqueryValues, held_as, subqueries_in};
 pub use self::names::SqlFunctions;
 use crate::algebra::{Column, ColumnId, Constant, Numbers, Relation, Scalar, SetKind, SetOperation, SortKey, WithId};
 use crate::ordering::estimates::{self, Cardinality};
@@ -731,12 +731,14 @@ fn array_of<'a>(
     constants: impl Iterator<Item = &'a Constant>,
     sql_type: &diligence_types::SqlType,
 ) -> Result<ArrayRef> {
-    let values = constants.map(|constant| constant.value.clone()).collect::<Vec<_>>();
+    let wanted = sql_type.arrow();
+    // What is said of an array's elements, such as that they are varchar(5), is not in a literal's value, and numbers in
+    // quotes have digits of their own.
+    let values = constants.map(|constant| held_as(&constant.value, &wanted)).collect::<Result<Vec<_>>>()?;
     if values.is_empty() {
-        return Ok(arrow::array::new_empty_array(&sql_type.arrow()));
+        return Ok(arrow::array::new_empty_array(&wanted));
     }
     let array = ScalarValue::iter_to_array(values).map_err(from_datafusion)?;
-    // What is said of an array's elements, such as that they are varchar(5), is lost on the way.
-    let wanted = sql_type.arrow();
+    // It is lost on the way as well.
     if *array.data_type() == wanted { Ok(array) } else { arrow::compute::cast(&array, &wanted).map_err(from_arrow) }
 }

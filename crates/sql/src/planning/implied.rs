@@ -3,25 +3,105 @@
 
 use std::cmp::Ordering;
 
-use sqlparser::ast::{BinaryOperator, Expr, Value};
+use sqlparser::ast::{BinaryOperator, CastKind, Expr, UnaryOperator, Value};
 
 use super::called::unnested;
 
 /// Whether each row that fulfills `given` fulfills `wanted`. False where it is not seen.
 pub(super) fn is_implied(wanted: &Expr, given: &Expr) -> bool {
-    let (mut wanted_parts, mut given_parts) = (Vec::new(), Vec::new());
-    conjuncts(wanted, &mut wanted_parts);
-    conjuncts(given, &mut given_parts);
-    wanted_parts.iter().all(|wanted| given_parts.iter().any(|given| follows(wanted, given)))
+    Predicate::of(given).implies(&Predicate::of(wanted))
 }
 
-fn conjuncts<'e>(expression: &'e Expr, parts: &mut Vec<&'e Expr>) {
-    match unnested(expression) {
-        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            conjuncts(left, parts);
-            conjuncts(right, parts);
+/// A condition by its parts.
+enum Predicate {
+    /// All of the parts.
+    All(Vec<Predicate>),
+    /// One of the parts.
+    Any(Vec<Predicate>),
+    /// What has no such parts. A comparison to a literal has it on the right.
+    Test(Box<Expr>),
+}
+
+impl Predicate {
+    fn of(expression: &Expr) -> Self {
+        let compared = |value: &Expr, op: BinaryOperator, other: &Expr| {
+            Self::of(&Expr::BinaryOp { left: Box::new(value.clone()), op, right: Box::new(other.clone()) })
+        };
+        match unnested(expression) {
+            whole @ Expr::BinaryOp { op: BinaryOperator::And, .. } => {
+                Self::All(Self::chain(whole, &BinaryOperator::And))
+            }
+            whole @ Expr::BinaryOp { op: BinaryOperator::Or, .. } => Self::Any(Self::chain(whole, &BinaryOperator::Or)),
+            Expr::BinaryOp { left, op, right } => {
+                let (left, right) = (unnested(left).clone(), unnested(right).clone());
+                let (left, op, right) = match turned(op) {
+                    Some(op) if is_literal(&left) && !is_literal(&right) => (right, op, left),
+                    _ => (left, op.clone(), right),
+                };
+                Self::Test(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
+            }
+            Expr::Between { expr, negated: false, low, high } => {
+                Self::All(vec![compared(expr, BinaryOperator::GtEq, low), compared(expr, BinaryOperator::LtEq, high)])
+            }
+            Expr::Between { expr, negated: true, low, high } => {
+                Self::Any(vec![compared(expr, BinaryOperator::Lt, low), compared(expr, BinaryOperator::Gt, high)])
+            }
+            Expr::InList { expr, list, negated } => {
+                let op = if *negated { BinaryOperator::NotEq } else { BinaryOperator::Eq };
+                let parts = list.iter().map(|item| compared(expr, op.clone(), item)).collect();
+                if *negated { Self::All(parts) } else { Self::Any(parts) }
+            }
+            other => Self::Test(Box::new(other.clone())),
         }
-        other => parts.push(other),
+    }
+
+    /// The parts between which an operator stands.
+    fn chain(expression: &Expr, of: &BinaryOperator) -> Vec<Self> {
+        let (mut parts, mut rest) = (Vec::new(), expression);
+        while let Expr::BinaryOp { left, op, right } = unnested(rest)
+            && op == of
+        {
+            parts.push(Self::of(right));
+            rest = left;
+        }
+        parts.push(Self::of(rest));
+        parts
+    }
+
+    /// Whether the other follows from it.
+    fn implies(&self, wanted: &Self) -> bool {
+        match (self, wanted) {
+            (_, Self::All(parts)) => parts.iter().all(|part| self.implies(part)),
+            (Self::Any(own), _) => own.iter().all(|part| part.implies(wanted)),
+            (Self::All(own), Self::Any(parts)) => {
+                own.iter().any(|part| part.implies(wanted)) || parts.iter().any(|part| self.implies(part))
+            }
+            (Self::All(own), _) => own.iter().any(|part| part.implies(wanted)),
+            (_, Self::Any(parts)) => parts.iter().any(|part| self.implies(part)),
+            (Self::Test(own), Self::Test(wanted)) => follows(wanted, own),
+        }
+    }
+}
+
+/// The comparison with its sides exchanged.
+fn turned(op: &BinaryOperator) -> Option<BinaryOperator> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    Some(match op {
+        Eq => Eq,
+        NotEq => NotEq,
+        Gt => Lt,
+        GtEq => LtEq,
+        Lt => Gt,
+        LtEq => GtEq,
+        _ => return None,
+    })
+}
+
+fn is_literal(expression: &Expr) -> bool {
+    match expression {
+        Expr::Value(_) => true,
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_literal(expr),
+        _ => false,
     }
 }
 
@@ -29,16 +109,36 @@ fn follows(wanted: &Expr, given: &Expr) -> bool {
     if wanted == given {
         return true;
     }
-    let Expr::BinaryOp { left, op, right } = given else { return false };
     match wanted {
-        // Nothing is compared to NULL.
-        Expr::IsNotNull(inner) => is_comparison(op) && [left, right].contains(&inner),
-        Expr::BinaryOp { left: own, op: own_op, right: bound } if own == left => match (number(bound), number(right)) {
-            (Some(bound), Some(number)) => is_within(op, number, own_op, bound),
+        Expr::IsNotNull(inner) => is_null_with(given, unnested(inner)),
+        Expr::BinaryOp { left: own, op: own_op, right: bound } => match given {
+            Expr::BinaryOp { left, op, right } if own == left => match (number(bound), number(right)) {
+                (Some(bound), Some(number)) => is_within(op, number, own_op, bound),
+                _ => false,
+            },
             _ => false,
         },
         _ => false,
     }
+}
+
+/// Whether an expression is NULL where a part of it is: what is true has no such part.
+fn is_null_with(expression: &Expr, part: &Expr) -> bool {
+    use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus};
+    let expression = unnested(expression);
+    let either = |left: &Expr, right: &Expr| is_null_with(left, part) || is_null_with(right, part);
+    expression == part
+        || match expression {
+            Expr::BinaryOp { left, op, right } => {
+                (is_comparison(op) || matches!(op, Plus | Minus | Multiply | Divide | Modulo)) && either(left, right)
+            }
+            Expr::Like { expr, pattern, any: false, .. } | Expr::ILike { expr, pattern, any: false, .. } => {
+                either(expr, pattern)
+            }
+            Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus | UnaryOperator::Not, expr }
+            | Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, .. } => is_null_with(expr, part),
+            _ => false,
+        }
 }
 
 fn is_comparison(op: &BinaryOperator) -> bool {
@@ -66,13 +166,19 @@ fn is_within(given: &BinaryOperator, number: f64, wanted: &BinaryOperator, bound
     }
 }
 
-/// A number that a double has exactly.
+/// A number of so few digits that doubles keep the order of such.
 fn number(expression: &Expr) -> Option<f64> {
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-    let Expr::Value(value) = unnested(expression) else { return None };
-    let Value::Number(text, _) = &value.value else { return None };
-    let number = text.to_string().parse::<f64>().ok()?;
-    (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number)
+    const DIGITS_MAX: usize = 15;
+    match unnested(expression) {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => number(expr).map(|number| -number),
+        Expr::Value(value) => {
+            let Value::Number(text, _) = &value.value else { return None };
+            let text = text.to_string();
+            let is_short = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && text.len() <= DIGITS_MAX;
+            is_short.then(|| text.parse().ok()).flatten()
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +201,20 @@ mod tests {
             ("a <= 2", "a < 3"),
             ("a > 3", "a <> 3"),
             ("a > 3", "a IS NOT NULL"),
+            ("3 < a", "a > 3"),
+            ("a > 3", "2.5 <= a"),
+            ("a = -1", "a < 0"),
+            ("a BETWEEN 4 AND 9", "a > 3"),
+            ("a BETWEEN 4 AND 9", "a BETWEEN 2 AND 9"),
+            ("a IN (4, 5)", "a > 3"),
+            ("a IN (4, 5)", "a IN (5, 6, 4)"),
+            ("a = 4 OR a > 8", "a > 3"),
+            ("a NOT IN (4, 5)", "a <> 5"),
+            ("b AND a > 3", "a < 0 OR b"),
+            ("a + 1 > 0", "a IS NOT NULL"),
+            ("a LIKE 'x%'", "a IS NOT NULL"),
+            ("NOT a", "a IS NOT NULL"),
+            ("a::int = 1", "a IS NOT NULL"),
         ] {
             assert!(implies(given, wanted), "{given}: {wanted}");
         }
@@ -106,6 +226,13 @@ mod tests {
             ("a > 3", "b > 3"),
             ("a < 3", "a > 3"),
             ("a IS NULL", "a IS NOT NULL"),
+            ("a BETWEEN 2 AND 9", "a > 3"),
+            ("a NOT BETWEEN 4 AND 9", "a > 3"),
+            ("a IN (3, 4)", "a > 3"),
+            ("a NOT IN (4)", "a IN (5)"),
+            ("a > 3 OR b", "b"),
+            ("f(a) > 0", "a IS NOT NULL"),
+            ("a IS DISTINCT FROM 1", "a IS NOT NULL"),
         ] {
             assert!(!implies(given, wanted), "{given}: {wanted}");
         }

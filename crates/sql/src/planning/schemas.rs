@@ -281,7 +281,11 @@ impl Around<'_> {
         let object = self.routine_in(words)?;
         words.end()?;
         let from = object.name.clone();
-        self.refuse_called(&from)?;
+        // Of several functions of a name it is not told which one is called.
+        let is_only = self.only_of_its_name(&from).is_some();
+        if !is_only {
+            self.refuse_called(&from)?;
+        }
         let Relation::Routine(routine) = &object.relation else { return Err(words.wrong()) };
         let shown = from.routine().unwrap_or_default();
         let (own, types) = shown.split_once('(').map_or((shown, None), |(own, rest)| (own, rest.strip_suffix(')')));
@@ -307,7 +311,7 @@ impl Around<'_> {
             Command::Rename { object: object.reference(), to: to.clone(), tag },
             Command::CreateRoutine { name: to, routine, or_replace: true, others: vec![], tag },
         ];
-        if self.only_of_its_name(&from).is_some() {
+        if is_only {
             let before = shown.split('(').next().unwrap_or(shown);
             let (from, to) = (RelationName::new(&from.schema, before), RelationName::new(&schema, &own));
             commands.extend(self.names_followed(NewName::Routine { from, to }));

@@ -80,6 +80,20 @@ impl Around<'_> {
             let detail = format!("column {generated} of table {table} depends on column {name} of table {table}");
             return Err(Error::input(message).with_code("2BP01").with_detail(detail));
         }
+        if let Some(trigger) = rules.triggers.iter().find(|trigger| is_about(trigger, &name))
+            && !cascade
+        {
+            let table = &altered.declaration.name.name;
+            let message = format!("cannot drop column {name} of table {table} because other objects depend on it");
+            let trigger = &trigger.name;
+            let detail = format!("trigger {trigger} on table {table} depends on column {name} of table {table}");
+            let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
+            return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
+        }
+        let about = rules.triggers.iter().filter(|trigger| is_about(trigger, &name));
+        let about = about.map(|trigger| format!("trigger {} on table {}", trigger.name, altered.declaration.name.name));
+        self.tell_cascades(&about.collect::<Vec<_>>());
+        rules.triggers.retain(|trigger| !is_about(trigger, &name));
         rules.checks.retain(|check| !uses(&check.condition));
         rules.keys.retain(|key| !key.uses(&name));
         rules.references.retain(|reference| !reference.columns.contains(&name));
@@ -428,6 +442,31 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
     Ok(())
 }
 
+/// Whether a trigger's events or its condition name a column of its table.
+fn is_about(trigger: &Trigger, column: &str) -> bool {
+    let is_of_event = |event: &TriggerEvent| match event {
+        TriggerEvent::Update(columns) => columns.iter().any(|own| own == column),
+        _ => false,
+    };
+    let visit = |part: &Expr| match part {
+        Expr::CompoundIdentifier(names) => match names.as_slice() {
+            [row, name] if is_changed_row(row) && lower(name) == column => std::ops::ControlFlow::Break(()),
+            _ => std::ops::ControlFlow::Continue(()),
+        },
+        _ => std::ops::ControlFlow::Continue(()),
+    };
+    let is_asked = || match trigger.when.as_deref().map(parse::expression) {
+        Some(Ok(when)) => each_expression(&when, visit).is_break(),
+        _ => false,
+    };
+    trigger.events.iter().any(is_of_event) || is_asked()
+}
+
+/// Whether a name is that of a row within a trigger.
+fn is_changed_row(name: &Ident) -> bool {
+    ["new", "old"].contains(&lower(name).as_str())
+}
+
 /// Has a trigger's events and its condition name a column of its table otherwise. A condition that names rows as a
 /// whole stays as it is written.
 fn rename_in_trigger(trigger: &mut Trigger, old: &str, new: &str) {
@@ -441,7 +480,7 @@ fn rename_in_trigger(trigger: &mut Trigger, old: &str, new: &str) {
     let _ = each_expression_mut(&mut condition, |part| {
         if let Expr::CompoundIdentifier(names) = part
             && let [row, name] = names.as_mut_slice()
-            && ["new", "old"].contains(&lower(row).as_str())
+            && is_changed_row(row)
             && lower(name) == old
         {
             *name = bare_where_it_can_be(new);
