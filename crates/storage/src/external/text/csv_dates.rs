@@ -72,8 +72,8 @@ impl DateOrders {
         !self.day_first && !self.month_first
     }
 
-    /// Whether there were dates, and an order that all of them could have. Not where their years may be in front as well:
-    /// nothing says then which of the parts are years.
+    /// Whether there were dates, and an order that all of them could have. Not where their years may be in front as
+    /// well: nothing says then which of the parts are years.
     pub fn is_there(self) -> bool {
         self.separator.is_some() && !self.is_none() && !(self.is_short && self.year_first)
     }
