@@ -732,9 +732,8 @@ fn array_of<'a>(
     sql_type: &diligence_types::SqlType,
 ) -> Result<ArrayRef> {
     let wanted = sql_type.arrow();
-    /// What is said of an array's elements, such as that they are varchar(5), is not in a literal's value, and numbers
-    /// in
-    // quotes have digits of their own.
+    // What is said of an array's elements, such as that they are varchar(5), is not in a literal's value, and numbers
+    // in quotes have digits of their own.
     let values = constants.map(|constant| held_as(&constant.value, &wanted)).collect::<Result<Vec<_>>>()?;
     if values.is_empty() {
         return Ok(arrow::array::new_empty_array(&wanted));
