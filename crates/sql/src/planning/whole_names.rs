@@ -59,7 +59,7 @@ impl Around<'_> {
     }
 
     /// What is found where the names of a view in a schema are looked up.
-    fn from_view<T>(&self, schema: &str, find: impl FnOnce() -> T) -> T {
+    fn seen_from_view<T>(&self, schema: &str, find: impl FnOnce() -> T) -> T {
         self.around_views.borrow_mut().push(schema.to_owned());
         let found = find();
         self.around_views.borrow_mut().pop();
@@ -96,7 +96,7 @@ impl WholeNames<'_, '_> {
         }
         let is_found = match &self.view {
             None => schema == DEFAULT_SCHEMA,
-            Some(view) => self.around.from_view(view, || find(self.around, &bare)) == Some(schema.clone()),
+            Some(view) => self.around.seen_from_view(view, || find(self.around, &bare)) == Some(schema.clone()),
         };
         if !is_found {
             let own = own.clone();
