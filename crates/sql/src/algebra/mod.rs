@@ -22,7 +22,8 @@ pub(crate) use relation::{
 };
 pub(crate) use scalar::{Comparison, Constant, Quantifier, Scalar, Subquery, SubqueryKind};
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use diligence_types::SqlType;
@@ -61,17 +62,18 @@ impl fmt::Display for ColumnId {
     }
 }
 
-/// Gives out numbers that a statement has not used.
+/// Gives out numbers that a statement has not used, and knows which of its common table expressions are computed once.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     columns: Cell<u32>,
     withs: Cell<u32>,
+    materialized: RefCell<BTreeMap<WithId, bool>>,
 }
 
 impl Numbers {
     /// Numbers that no statement comes to.
     fn beyond() -> Self {
-        Self { columns: Cell::new(u32::MAX / 2), withs: Cell::default() }
+        Self { columns: Cell::new(u32::MAX / 2), ..Self::default() }
     }
 
     /// A new column's number.
@@ -87,5 +89,16 @@ impl Numbers {
     /// The number of a new common table expression.
     pub(crate) fn with(&self) -> WithId {
         WithId(self.withs.replace(self.withs.get() + 1))
+    }
+
+    /// Says that a common table expression is computed once however often it is read (MATERIALIZED), or that each place
+    /// that reads it may compute it (NOT MATERIALIZED).
+    pub(crate) fn set_materialized(&self, id: WithId, is_materialized: bool) {
+        self.materialized.borrow_mut().insert(id, is_materialized);
+    }
+
+    /// What was said about a common table expression; `None`: nothing.
+    pub(crate) fn materialized(&self, id: WithId) -> Option<bool> {
+        self.materialized.borrow().get(&id).copied()
     }
 }

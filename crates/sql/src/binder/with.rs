@@ -167,6 +167,10 @@ impl Binder<'_> {
         let mut shared = Vec::new();
         for definition in kept {
             let count = reads.get(&definition.id).copied().unwrap_or(0);
+            if let Some(written) = definition.materialized {
+                let is_materialized = written == CteAsMaterialized::Materialized;
+                self.numbers.set_materialized(definition.id, is_materialized);
+            }
             let may_move = match definition.materialized {
                 Some(CteAsMaterialized::Materialized) => false,
                 Some(CteAsMaterialized::NotMaterialized) | None => count == 1 && !is_volatile(&definition.relation),

@@ -8,9 +8,9 @@ use crate::algebra::{Column, ColumnId, Numbers, Relation, Scalar, WithId};
 /// reads the one before twice, copies of copies would be as many as two to the length of the chain.
 const COPIES_MAX: usize = 250;
 
-/// A relation whose common table expressions stand where they are read, as long as they are read once or are small. The
-/// engine finds equal parts of a plan again and computes them once, where that is cheaper than to filter each by
-/// itself.
+/// A relation whose common table expressions stand where they are read, as long as they are read once or are small,
+/// and each place may compute them ([`Numbers::materialized`]). The engine finds equal parts of a plan again and
+/// computes them once, where that is cheaper than to filter each by itself.
 pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
         for scalar in relation.scalars_mut() {
@@ -34,20 +34,17 @@ pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
                 continue;
             }
             let copied = if places == 1 { 0 } else { operators(&definition) * places };
-            let may_copy = !has_volatile(&definition);
-            if may_copy && copied <= room {
+            if numbers.materialized(id) != Some(true) && copied <= room {
                 room -= copied;
                 replace(&mut input, id, &definition, &columns, numbers);
                 for (_, other, _) in definitions.iter_mut().chain(&mut kept) {
                     replace(other, id, &definition, &columns, numbers);
                 }
             } else {
-                if may_copy {
-                    // A subquery of one value is computed before the rest, and so before the rows that are kept.
-                    let others = definitions.iter_mut().chain(&mut kept).map(|(_, other, _)| other);
-                    for other in others.chain(std::iter::once(&mut input)) {
-                        replace_in_subqueries(other, id, &definition, &columns, numbers);
-                    }
+                // A subquery of one value is computed before the rest, and so before the rows that are kept.
+                let others = definitions.iter_mut().chain(&mut kept).map(|(_, other, _)| other);
+                for other in others.chain(std::iter::once(&mut input)) {
+                    replace_in_subqueries(other, id, &definition, &columns, numbers);
                 }
                 kept.push((id, definition, columns));
             }
@@ -90,10 +87,6 @@ fn reads(relation: &Relation, id: WithId) -> usize {
 /// The operators of a relation.
 fn operators(relation: &Relation) -> usize {
     1 + relation.inputs().into_iter().map(operators).sum::<usize>()
-}
-
-fn has_volatile(relation: &Relation) -> bool {
-    relation.scalars().into_iter().any(Scalar::is_volatile) || relation.inputs().into_iter().any(has_volatile)
 }
 
 /// Puts copies of a definition into the places that read it.

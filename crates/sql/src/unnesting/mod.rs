@@ -18,6 +18,7 @@
 //! Invariant: the result has no free column that the relation given did not have, and no [`Relation::Apply`].
 
 mod aggregates;
+mod differences;
 mod domain;
 mod pulled;
 
@@ -34,6 +35,7 @@ use crate::algebra::{
 };
 
 use self::aggregates::Grouped;
+use self::differences::may_differ;
 use self::domain::Domain;
 
 /// Bytes of stack that must be left before going one operator deeper, and how much is added if there is less.
@@ -43,7 +45,7 @@ const STACK_GROWTH: usize = 2 * 1024 * 1024;
 /// An equal relation without dependent joins, whose expressions have only subqueries that give one value and depend on
 /// nothing. Fails with kind `Unsupported` for what no rule fits.
 pub(crate) fn unnest(relation: Relation, numbers: &Numbers) -> Result<Relation> {
-    Unnesting { numbers, values: RefCell::default(), volatile: RefCell::default() }.relation(relation)
+    Unnesting { numbers, values: RefCell::default(), once: RefCell::default() }.relation(relation)
 }
 
 struct Unnesting<'a> {
@@ -51,9 +53,10 @@ struct Unnesting<'a> {
     /// The values of subqueries that were joined so far, by their texts. Binding may have put one into several places,
     /// as `x` of `x BETWEEN a AND b`; its columns must not come into the same rows twice.
     values: RefCell<HashMap<String, Scalar>>,
-    /// The common table expressions that would be others if they were computed again: they are computed once, and with
-    /// the rest of the query, so that no subquery that is computed before the rest can read them.
-    volatile: RefCell<BTreeSet<WithId>>,
+    /// The common table expressions that are computed once, and with the rest of the query, so that no subquery that is
+    /// computed before the rest can read them: those that would be others if they were computed again, and what reads
+    /// them.
+    once: RefCell<BTreeSet<WithId>>,
 }
 
 impl Unnesting<'_> {
@@ -81,8 +84,8 @@ impl Unnesting<'_> {
             Relation::Definitions { definitions, input } => {
                 let unnested = definitions.into_iter().map(|(id, definition, columns)| {
                     let definition = self.relation(definition)?;
-                    if has_volatile(&definition) || reads_any(&definition, &self.volatile.borrow()) {
-                        self.volatile.borrow_mut().insert(id);
+                    if self.is_materialized(id, &definition) || reads_any(&definition, &self.once.borrow()) {
+                        self.once.borrow_mut().insert(id);
                     }
                     Ok((id, definition, columns))
                 });
@@ -103,6 +106,19 @@ impl Unnesting<'_> {
         }
     }
 
+    /// Whether a common table expression is computed once. One that would be another each time always is.
+    fn is_materialized(&self, id: WithId, definition: &Relation) -> bool {
+        let is_materialized = match self.numbers.materialized(id) {
+            Some(true) => true,
+            Some(false) => has_volatile(definition),
+            None => may_differ(definition),
+        };
+        if is_materialized {
+            self.numbers.set_materialized(id, true);
+        }
+        is_materialized
+    }
+
     /// Takes the subqueries out of the expressions of an operator with one input.
     fn scalars(&self, mut relation: Relation) -> Result<Relation> {
         if !relation.scalars().into_iter().any(Scalar::has_subquery) {
@@ -119,7 +135,10 @@ impl Unnesting<'_> {
                 let error = Error::input("argument of LIMIT must not contain variables").with_code("42P10");
                 return Err(error);
             }
+            // How many rows LIMIT keeps is known before the rows.
+            let once = if is_limit { self.once.take() } else { BTreeSet::new() };
             let (changed, joined) = self.extracted(taken, input)?;
+            self.once.borrow_mut().extend(once);
             *scalar = changed;
             input = joined;
         }
@@ -276,7 +295,7 @@ impl Unnesting<'_> {
     }
 
     fn value(&self, right: Relation, columns: Vec<Column>, input: Relation) -> Result<(Scalar, Relation)> {
-        if !right.is_correlated() && !reads_any(&right, &self.volatile.borrow()) {
+        if !right.is_correlated() && !reads_any(&right, &self.once.borrow()) {
             let subquery = Subquery { kind: SubqueryKind::Value, relation: right, columns };
             return Ok((Scalar::Subquery(Box::new(subquery)), input));
         }
@@ -489,6 +508,7 @@ impl Unnesting<'_> {
                 let own = own.collect::<Option<Vec<_>>>().ok_or_else(lost)?;
                 let id = self.numbers.with();
                 *source = Relation::With(WithTable { id, name: "outer".to_owned(), columns: own.clone() });
+                self.is_materialized(id, &copy);
                 definitions.push((id, copy, defined));
                 own
             }

@@ -17,8 +17,10 @@ use crate::batch::Column;
 
 /// Values that one column may have at most.
 const COLUMN_VALUES_MAX: usize = 4096;
+/// Numbers between the least and the greatest of a column, at most: days of some decades are few.
+const RANGE_MAX: usize = 16 * 1024;
 /// Combinations of values at most: their group numbers stay in the L1 and L2 caches.
-const COMBINATIONS_MAX: usize = 16 * 1024;
+const COMBINATIONS_MAX: usize = 64 * 1024;
 /// Rows of a table whose attributes are keys, at most, and combinations of them with values of other columns: their
 /// group numbers stay in an L2 cache.
 const ROW_COMBINATIONS_MAX: usize = 512 * 1024;
@@ -77,7 +79,7 @@ impl DirectGroups {
             if self.by_rows { Self::by_rows(columns, &of_rows, known)? } else { Self::by_values(columns, known)? };
         let combinations_max = match self.by_rows {
             true => ROW_COMBINATIONS_MAX.min(bytes_max / size_of::<u32>()),
-            false => COMBINATIONS_MAX,
+            false => COMBINATIONS_MAX.min(bytes_max / size_of::<u32>()),
         };
         let combinations = sources.iter().flatten().try_fold(1usize, |product, source| {
             product.checked_mul(source.coder.values() + 1).filter(|&product| product <= combinations_max)
@@ -267,7 +269,7 @@ impl DirectSource {
             return Ok(Some(Self::range(values, known, base, base)));
         };
         match greatest.checked_sub(least) {
-            Some(span) if span < COLUMN_VALUES_MAX as i64 / 2 => Ok(Some(Self::range(values, known, least, greatest))),
+            Some(span) if span < RANGE_MAX as i64 => Ok(Some(Self::range(values, known, least, greatest))),
             _ => Ok(None),
         }
     }
@@ -316,7 +318,7 @@ impl DirectSource {
         }
         // Room on both sides, so that the next batches fit, too.
         let span = (greatest - least) as usize + 1;
-        let size = (span * 2).next_power_of_two().max(16);
+        let size = if span * 2 <= COLUMN_VALUES_MAX { (span * 2).next_power_of_two().max(16) } else { span + span / 8 };
         let base = least.saturating_sub(((size - span) / 2) as i64);
         Self { coder: Coder::Range { base, size }, changed: true, codes: Codes::Numbers(values) }
     }

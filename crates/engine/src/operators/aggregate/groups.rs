@@ -68,7 +68,8 @@ pub(super) struct Groups {
     tuning: Tuning,
     packets: usize,
     pub table: GroupTable,
-    direct: DirectGroups,
+    /// By grouping set.
+    direct: Vec<DirectGroups>,
     encoded: EncodedKeys,
     ids: Vec<u32>,
     pub widening: Option<Widening>,
@@ -135,7 +136,7 @@ impl Groups {
             },
             table_bytes_max: share.max(TABLE_BYTES_MIN),
             packets: context.packets,
-            direct: DirectGroups::default(),
+            direct: program.sets.iter().map(|_| DirectGroups::default()).collect(),
             encoded: EncodedKeys::default(),
             ids: Vec::new(),
             widening: Widening::of(program.made_types(), context.batch_bytes()),
@@ -192,14 +193,15 @@ impl Groups {
 
     fn add_set(&mut self, set: usize, columns: &[Column], rows: usize, inputs: &Inputs) -> Result<()> {
         let program = self.program.clone();
-        let set = &program.sets[set];
+        let (set, direct) = (&program.sets[set], &mut self.direct[set]);
         let before = self.table.groups();
+        let bytes_max = self.table_bytes_max / 2 / program.sets.len();
         let mut ids = std::mem::take(&mut self.ids);
         if self.spread > 0 {
             self.encoded.encode_set(&program.layout, columns, set, rows, self.table.keys.keys.stride)?;
             self.table.append(&mut self.encoded, &mut ids)?;
-        } else if !program.has_grouping_id && self.direct.code(columns, rows, self.table_bytes_max / 2)? {
-            let unknown = self.direct.find(&mut ids);
+        } else if direct.code(&set.seen(columns), rows, bytes_max)? {
+            let unknown = direct.find(&mut ids);
             if !unknown.is_empty() {
                 let picks = UInt32Array::from(unknown.clone());
                 let some = Batch::new(columns.to_vec(), rows).pick(&picks)?;
@@ -207,7 +209,7 @@ impl Groups {
                 self.encoded.encode_set(&program.layout, some.columns(), set, unknown.len(), stride)?;
                 let mut groups = Vec::new();
                 self.table.lookup(&mut self.encoded, &mut groups)?;
-                self.direct.learn(&unknown, &groups, &mut ids);
+                direct.learn(&unknown, &groups, &mut ids);
             }
         } else {
             self.encoded.encode_set(&program.layout, columns, set, rows, self.table.keys.keys.stride)?;
@@ -236,7 +238,8 @@ impl Groups {
     }
 
     fn bytes_ahead(&self, rows: usize) -> usize {
-        self.table.bytes_ahead(rows) + self.direct.bytes() + self.encoded.bytes() + self.ids.capacity() * 4
+        let direct = self.direct.iter().map(DirectGroups::bytes).sum::<usize>();
+        self.table.bytes_ahead(rows) + direct + self.encoded.bytes() + self.ids.capacity() * 4
     }
 
     /// Counts what could not be foreseen: bytes of long strings, accumulators of DataFusion. Fails if they had to be
@@ -268,7 +271,7 @@ impl Groups {
         // The sorted copy is made beside the table, so for a moment both are held.
         reservation.grow(self.table.bytes())?;
         let chunks = self.table.take_chunks(self.chunks.len(), reservation)?;
-        self.direct.forget();
+        self.direct.iter_mut().for_each(DirectGroups::forget);
         self.rows = 0;
         chunks.into_iter().for_each(|chunk| self.keep(chunk));
         Ok(())
@@ -346,7 +349,7 @@ impl Groups {
         let table = std::mem::replace(&mut self.table, GroupTable::new(self.program.clone())?);
         let empty = self.reservation.sibling();
         let reservation = std::mem::replace(&mut self.reservation, empty);
-        self.direct = DirectGroups::default();
+        self.direct.fill_with(DirectGroups::default);
         self.rows = 0;
         let is_some = !self.program.grouped || table.groups() > 0;
         Ok(is_some.then_some(Handed::Table(table, reservation)))

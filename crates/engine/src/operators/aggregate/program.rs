@@ -38,6 +38,14 @@ pub(super) struct GroupingSet {
     pub id: u64,
 }
 
+impl GroupingSet {
+    /// The group columns that are not NULL in it.
+    pub fn seen(&self, columns: &[Column]) -> Vec<Column> {
+        let seen = columns.iter().zip(&self.masked).filter(|(_, masked)| !**masked);
+        seen.map(|(column, _)| column.clone()).collect()
+    }
+}
+
 /// A value that aggregates read.
 struct Argument {
     view: usize,

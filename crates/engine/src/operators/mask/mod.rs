@@ -57,7 +57,8 @@ impl Operator for MaskRows {
     }
 
     fn open(&self, setup: &QueryContext) -> Result<Box<dyn OperatorState>> {
-        let first = self.first.as_ref().map(|(keys, wanted)| FirstOfEach::new(keys, *wanted, setup)).transpose()?;
+        let first = self.first.as_ref().map(|(keys, wanted)| FirstOfEach::new(keys, *wanted, self.queries, setup));
+        let first = first.transpose()?;
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
         let (mut conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
         let texts = TextSearch::take_from(&mut conditions, &setup.memory)?;

@@ -236,6 +236,12 @@ impl KeyEncoder {
         converter.convert_rows([row]).map(Some).map_err(from_arrow)
     }
 
+    /// The same of a row whose code is known.
+    pub fn values_of_code(&self, code: &[u8]) -> Result<Option<Vec<ArrayRef>>> {
+        let Form::Bytes { converter, .. } = &self.form else { return Ok(None) };
+        self.values(converter.parser().parse(code))
+    }
+
     /// How the values of a key's column are ordered beside one of [`values`](Self::values).
     pub fn compared(&self, key: usize, column: &ArrayRef, with: &ArrayRef) -> Result<Vec<Ordering>> {
         let SortKey { expression, options } = &self.keys[key];

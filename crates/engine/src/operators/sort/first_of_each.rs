@@ -16,14 +16,13 @@
 use std::borrow::Borrow;
 use std::collections::BinaryHeap;
 
-use arrow::array::UInt32Array;
-use arrow::compute::take;
+use arrow::array::ArrayRef;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
-use diligence_storage::foreign_error::from_arrow;
 
 use super::encoding::KeyEncoder;
 use super::keys::Keys;
+use super::rows_before::{rows_of, rows_where};
 use crate::batch::Batch;
 use crate::flow::QueryContext;
 use crate::plan::SortKey;
@@ -34,8 +33,18 @@ const QUERIES: usize = u64::BITS as usize;
 /// What one packet has seen.
 pub(crate) struct FirstOfEach {
     encoder: KeyEncoder,
+    /// Those that want rows, as bits.
+    queries: u64,
     least: Least,
+    /// What rows must come before to be of use to anybody, where codes are bytes.
+    bound: Option<Bound>,
     memory: Reservation,
+}
+
+/// A key, by the values of its columns and its lead.
+struct Bound {
+    lead: Option<u64>,
+    values: Vec<ArrayRef>,
 }
 
 enum Least {
@@ -47,15 +56,16 @@ enum Least {
 }
 
 impl FirstOfEach {
-    /// For queries that each want so many rows, in the order of these keys. Fails if a key has a type without an order.
-    pub fn new(keys: &[SortKey], wanted: usize, context: &QueryContext) -> Result<Self> {
+    /// For queries, as bits, that each want so many rows, in the order of these keys. Fails if a key has a type without
+    /// an order.
+    pub fn new(keys: &[SortKey], wanted: usize, queries: u64, context: &QueryContext) -> Result<Self> {
         let encoder = KeyEncoder::new(keys)?;
         let least = match encoder.empty() {
             Keys::Narrow(_) => Least::Narrow(LeastKeys::new(wanted)),
             Keys::Wide(_) => Least::Wide(LeastKeys::new(wanted)),
             Keys::Bytes(_) => Least::Bytes(LeastKeys::new(wanted)),
         };
-        Ok(Self { encoder, least, memory: context.memory.reservation("First rows") })
+        Ok(Self { encoder, queries, least, bound: None, memory: context.memory.reservation("First rows") })
     }
 
     /// Clears the bits of queries that a row is none of the first rows of.
@@ -63,13 +73,24 @@ impl FirstOfEach {
         if matches!(self.least, Least::Unknown) {
             return Ok(());
         }
-        let wanted = masks.iter().enumerate().filter(|(_, mask)| **mask != 0).map(|(row, _)| row as u32);
-        let rows = UInt32Array::from_iter_values(wanted);
-        let picked = |column| take(&column, &rows, None).map_err(from_arrow);
-        let columns = self.encoder.columns(batch)?.into_iter().map(picked).collect::<Result<Vec<_>>>()?;
+        let mut rows = rows_where(masks, |&mask| mask != 0);
+        let columns = self.encoder.columns(batch)?;
+        if self.find_bound()? {
+            rows = self.before_bound(&columns, rows)?;
+            let mut next = 0;
+            for &row in &rows {
+                masks[next..row as usize].fill(0);
+                next = row as usize + 1;
+            }
+            masks[next..].fill(0);
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let columns = columns.iter().map(|column| rows_of(column, &rows)).collect::<Result<Vec<_>>>()?;
         let mut keys = self.encoder.empty();
-        self.encoder.append(&columns, rows.values().len(), &mut keys)?;
-        let rows = rows.values();
+        self.encoder.append(&columns, rows.len(), &mut keys)?;
+        let rows = rows.as_slice();
         let bytes = match (&mut self.least, &keys) {
             (Least::Narrow(least), Keys::Narrow(codes)) => least.restrict(rows, |place| &codes[place], masks),
             (Least::Wide(least), Keys::Wide(codes)) => least.restrict(rows, |place| &codes[place], masks),
@@ -81,6 +102,42 @@ impl FirstOfEach {
             self.memory.resize(0)?;
         }
         Ok(())
+    }
+}
+
+impl FirstOfEach {
+    /// Whether there is a bound for all queries; finds it anew if it has come nearer.
+    fn find_bound(&mut self) -> Result<bool> {
+        if let Least::Bytes(least) = &mut self.least
+            && least.has_changed
+        {
+            least.count_bounds();
+            let values = match least.farthest(self.queries) {
+                Some(code) => self.encoder.values_of_code(code)?,
+                None => None,
+            };
+            self.bound = match values {
+                Some(values) => {
+                    let lead = self.encoder.leads(&values, 1)?.and_then(|leads| leads.first().copied());
+                    Some(Bound { lead, values })
+                }
+                None => None,
+            };
+        }
+        Ok(self.bound.is_some())
+    }
+
+    /// Those of the rows that come before the bound. Codes of bytes are dear, so that is found before they are made.
+    fn before_bound(&self, columns: &[ArrayRef], mut rows: Vec<u32>) -> Result<Vec<u32>> {
+        let Some(bound) = &self.bound else { return Ok(rows) };
+        if let Some(lead) = bound.lead
+            && let Some(first) = columns.first()
+            && let Some(leads) = self.encoder.leads(columns, first.len())?
+        {
+            rows.retain(|&row| leads[row as usize] <= lead);
+        }
+        let before = self.encoder.rows_before(&bound.values, columns, &rows)?;
+        Ok(before.into_iter().map(|place| rows[place as usize]).collect())
     }
 }
 
@@ -146,6 +203,12 @@ where
         true
     }
 
+    /// The greatest bound, if all of these queries have one.
+    fn farthest(&self, queries: u64) -> Option<&K::Owned> {
+        let all_have_one = self.wants.last().is_some_and(|wants| wants & queries == 0);
+        self.bounds.last().filter(|_| all_have_one)
+    }
+
     fn count_bounds(&mut self) {
         self.has_changed = false;
         let mut bounds: Vec<(&K::Owned, u64)> = Vec::new();
@@ -186,7 +249,7 @@ impl HeldBytes for [u8] {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+    use arrow::array::{Int64Array, StringViewArray};
     use arrow::compute::SortOptions;
     use arrow::datatypes::{DataType, Field, Schema};
     use diligence_base::ids::QueryId;
@@ -219,7 +282,7 @@ mod tests {
         for keys in orders {
             let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 100, packets: 1 };
             let mut random = Random::new(7);
-            let mut first = FirstOfEach::new(&keys, 5, &context).unwrap();
+            let mut first = FirstOfEach::new(&keys, 5, u64::MAX, &context).unwrap();
             let encoder = KeyEncoder::new(&keys).unwrap();
             let (mut wanted, mut left) = (vec![Vec::new(); QUERIES], vec![Vec::new(); QUERIES]);
             for _ in 0..200 {
@@ -262,7 +325,7 @@ mod tests {
         let keys = [SortKey { expression, options: SortOptions::default() }];
         let memory = Broker::new(64).account(QueryId(0), None);
         let context = QueryContext { memory, temp: None, batch_rows: 100, packets: 1 };
-        let mut first = FirstOfEach::new(&keys, 1000, &context).unwrap();
+        let mut first = FirstOfEach::new(&keys, 1000, u64::MAX, &context).unwrap();
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..5000));
         let batch = Batch::from_arrays(vec![numbers], 5000);
         let mut left = || {

@@ -46,6 +46,7 @@ mod leaving;
 mod merge;
 mod merge_job;
 mod merge_source;
+mod rows_before;
 mod run_builder;
 mod run_file;
 mod shared;

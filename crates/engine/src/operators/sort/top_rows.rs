@@ -9,20 +9,18 @@
 //!
 //! Invariant: of all rows that were pushed, enough of the smallest are held.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{ArrayRef, UInt32Array};
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_memory::Reservation;
-use diligence_storage::foreign_error::from_arrow;
 
 use super::Run;
 use super::encoding::KeyEncoder;
 use super::gather::{Pick, held_bytes, settle};
 use super::keys::Keys;
+use super::rows_before::{rows_of, rows_where};
 use super::run_builder::{Collected, RunBuilder};
 use super::shared::SharedSort;
 use crate::batch::{Batch, Selection};
@@ -142,7 +140,7 @@ impl TopRows {
             found.keep(&near, encoder);
         }
         if let Some(threshold) = &self.threshold_values {
-            let near = found.before(threshold, &columns, encoder)?;
+            let near = encoder.rows_before(threshold, &columns, &found.rows)?;
             found.keep(&near, encoder);
         }
         if found.rows.is_empty() {
@@ -326,45 +324,8 @@ impl Candidates {
         }
     }
 
-    /// The places of those that come before a row whose keys have these values.
-    fn before(&self, values: &[ArrayRef], columns: &[ArrayRef], encoder: &KeyEncoder) -> Result<Vec<u32>> {
-        let (mut before, mut open) = (Vec::new(), (0..self.rows.len() as u32).collect::<Vec<_>>());
-        for (key, (column, value)) in columns.iter().zip(values).enumerate() {
-            if open.is_empty() {
-                break;
-            }
-            let rows = open.iter().map(|&place| self.rows[place as usize]).collect::<Vec<_>>();
-            let orders = encoder.compared(key, &rows_of(column, &rows)?, value)?;
-            let places_of = |order: Ordering| rows_where(&orders, |&found| found == order);
-            before.extend(places_of(Ordering::Less).into_iter().map(|place| open[place as usize]));
-            open = places_of(Ordering::Equal).into_iter().map(|place| open[place as usize]).collect();
-        }
-        before.sort_unstable();
-        Ok(before)
-    }
-
     /// Their values in a column of the batch.
     fn column(&self, column: &ArrayRef) -> Result<ArrayRef> {
         rows_of(column, &self.rows)
     }
-}
-
-/// The values of a column in these rows, which are different ones in ascending order.
-fn rows_of(column: &ArrayRef, rows: &[u32]) -> Result<ArrayRef> {
-    if rows.len() == column.len() {
-        return Ok(column.clone());
-    }
-    take(column.as_ref(), &UInt32Array::from(rows.to_vec()), None).map_err(from_arrow)
-}
-
-/// The numbers of the values that fulfil a condition, without a branch per value.
-fn rows_where<T>(values: &[T], condition: impl Fn(&T) -> bool) -> Vec<u32> {
-    let mut rows = vec![0; values.len()];
-    let mut kept = 0;
-    for (row, value) in values.iter().enumerate() {
-        rows[kept] = row as u32;
-        kept += usize::from(condition(value));
-    }
-    rows.truncate(kept);
-    rows
 }

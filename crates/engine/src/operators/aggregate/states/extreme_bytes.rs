@@ -8,13 +8,13 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
+use arrow::array::{Array, ArrayRef, BinaryViewArray, StringViewArray, UInt32Array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
 use super::super::arena::{Arena, Place};
-use super::super::key_encoding::{BytesValues, bytes_values, into_type};
+use super::super::key_encoding::{BytesValues, bytes_values, dictionary_parts, into_type};
 use super::extreme::MinMaxState;
 use super::{Placement, for_each_valid};
 use crate::batch::to_logical;
@@ -55,10 +55,16 @@ impl<const MAX: bool> ExtremeBytes<MAX> {
 
     #[inline]
     fn offer(&mut self, group: usize, bytes: &[u8]) {
+        self.offer_view(group, views::head(bytes), || bytes);
+    }
+
+    /// A string whose view, or the low half of it, is known.
+    #[inline(always)]
+    fn offer_view<'b>(&mut self, group: usize, view: u128, bytes: impl Fn() -> &'b [u8]) {
         let best = self.values[group];
-        let head = views::head(bytes);
+        let head = if views::is_long(view) { u128::from(view as u64) } else { view };
         if best != NOTHING {
-            if !self.beats(bytes, head, best) {
+            if !self.beats(&bytes, head, best) {
                 return;
             }
             if views::is_long(best) {
@@ -66,7 +72,7 @@ impl<const MAX: bool> ExtremeBytes<MAX> {
                 self.gap_bytes += views::length(best);
             }
         }
-        self.values[group] = if views::is_long(head) { self.store(head, bytes) } else { head };
+        self.values[group] = if views::is_long(head) { self.store(head, bytes()) } else { head };
     }
 
     #[inline]
@@ -76,11 +82,43 @@ impl<const MAX: bool> ExtremeBytes<MAX> {
         views::placed(head, block as usize, offset as usize)
     }
 
-    #[inline]
-    fn beats(&self, bytes: &[u8], head: u128, best: u128) -> bool {
+    #[inline(always)]
+    fn beats<'b>(&self, bytes: impl Fn() -> &'b [u8], head: u128, best: u128) -> bool {
         let prefix = |view: u128| ((view >> 32) as u32).swap_bytes();
-        let order = prefix(head).cmp(&prefix(best)).then_with(|| bytes.cmp(self.bytes_of(&best)));
+        // Behind the first twelve bytes of a short string there is nothing; where they are equal, the longer one is
+        // greater.
+        let whole = |view: u128| (view >> 32).swap_bytes() | u128::from(view as u32);
+        let order = match prefix(head).cmp(&prefix(best)) {
+            Ordering::Equal if !views::is_long(head) && !views::is_long(best) => whole(head).cmp(&whole(best)),
+            Ordering::Equal => bytes().cmp(self.bytes_of(&best)),
+            order => order,
+        };
         order == if MAX { Ordering::Greater } else { Ordering::Less }
+    }
+
+    /// The strings of a dictionary at these places. They are put in order once, so that each row compares numbers.
+    fn offer_places(&mut self, strings: &BytesValues, places: &UInt32Array, placement: Placement<'_>, count: usize) {
+        let mut order = (0..count as u32).collect::<Vec<_>>();
+        order.sort_unstable_by(|&one, &other| strings.get(one as usize).cmp(strings.get(other as usize)));
+        let mut ranks = vec![0; count];
+        for (rank, &place) in order.iter().enumerate() {
+            // Zero is none.
+            ranks[place as usize] = if MAX { rank as u32 + 1 } else { (count - rank) as u32 };
+        }
+        let mut best = vec![0u32; placement.groups];
+        let mut look = |row: usize, place: u32| {
+            let best = &mut best[placement.ids.map_or(0, |ids| ids[row] as usize)];
+            *best = (*best).max(ranks[place as usize]);
+        };
+        match places.nulls().filter(|nulls| nulls.null_count() > 0) {
+            Some(nulls) => for_each_valid(nulls, |row| look(row, places.value(row))),
+            None => places.values().iter().enumerate().for_each(|(row, &place)| look(row, place)),
+        }
+        for (group, &rank) in best.iter().enumerate().filter(|(_, rank)| **rank > 0) {
+            let rank = rank as usize;
+            let place = if MAX { order[rank - 1] } else { order[count - rank] };
+            self.offer(group, strings.get(place as usize));
+        }
     }
 
     #[inline]
@@ -120,16 +158,37 @@ impl<const MAX: bool> ExtremeBytes<MAX> {
 
 impl<const MAX: bool> MinMaxState for ExtremeBytes<MAX> {
     fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()> {
+        self.grow(placement.groups);
         let plain;
         let values = match values.data_type() {
             DataType::Dictionary(..) => {
+                let (strings, places) = dictionary_parts(values)?;
+                // Two numbers per group and a few comparisons per string are less than one string per row.
+                let is_small = placement.groups <= values.len() && strings.len() <= values.len() / 8;
+                if is_small && strings.null_count() == 0 && places.null_count() < places.len() {
+                    self.offer_places(&bytes_values(&strings)?, &places, placement, strings.len());
+                    self.close_gaps();
+                    return Ok(());
+                }
                 plain = to_logical(values, &self.data_type)?;
                 &plain
             }
             _ => values,
         };
-        self.grow(placement.groups);
         let strings = bytes_values(values)?;
+        if let BytesValues::Views(views, buffers) = &strings {
+            let mut offer = |row: usize| {
+                let view = &views[row];
+                let group = placement.ids.map_or(0, |ids| ids[row] as usize);
+                self.offer_view(group, *view, || views::bytes(view, buffers));
+            };
+            match values.nulls().filter(|nulls| nulls.null_count() > 0) {
+                Some(nulls) => for_each_valid(nulls, offer),
+                None => (0..values.len()).for_each(&mut offer),
+            }
+            self.close_gaps();
+            return Ok(());
+        }
         match (values.nulls().filter(|nulls| nulls.null_count() > 0), placement.ids) {
             (Some(nulls), Some(ids)) => {
                 for_each_valid(nulls, |row| self.offer(ids[row] as usize, strings.get(row)));
