@@ -33,7 +33,7 @@ pub(super) fn mask_field() -> Field {
 
 /// The plan over the rows of all queries; the mask is its last column. The queries are of one template.
 pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
-    let all = u64::MAX >> (64 - queries.len().clamp(1, 64));
+    let all = bits_of(queries.len());
     let mut masks = Masks { queries, all, places: 0, only_chooses: false };
     match masks.plan(plan, true)? {
         (plan, true) => Ok(plan),
@@ -41,14 +41,19 @@ pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan
     }
 }
 
-/// Of rows that have masks as their last column, those that may be among the `wanted` first of some query, by columns
-/// of them.
-pub(super) fn first_of_each(rows: Plan, keys: &[SortKey], wanted: usize) -> Plan {
+/// The bits of so many queries.
+fn bits_of(queries: usize) -> u64 {
+    u64::MAX >> (64 - queries.clamp(1, 64))
+}
+
+/// Of rows that have masks of so many queries as their last column, those that may be among the `wanted` first of some
+/// query, by columns of them.
+pub(super) fn first_of_each(rows: Plan, keys: &[SortKey], wanted: usize, queries: usize) -> Plan {
     let schema = rows.schema.clone();
     let width = schema.fields().len() - 1;
     let node = Mask {
         input: Box::new(rows),
-        queries: u64::MAX,
+        queries: bits_of(queries),
         lookups: vec![],
         conditions: vec![],
         masks: vec![width],

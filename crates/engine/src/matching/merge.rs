@@ -129,7 +129,7 @@ pub(crate) fn merged(way: Way, part: &Plan, queries: &[Arc<Parameters>]) -> Resu
             let point = parts::part_below(part, above).ok_or_else(|| Error::bug("a part without a point"))?;
             let rows = with_mask(parts::rows_of(point), queries)?;
             Ok(match first_rows(part, above) {
-                Some((keys, wanted)) => first_of_each(rows, keys, wanted),
+                Some((keys, wanted)) => first_of_each(rows, keys, wanted, queries.len()),
                 None => rows,
             })
         }

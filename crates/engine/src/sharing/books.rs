@@ -111,6 +111,9 @@ pub(super) struct Build {
     /// Whether it keeps those of its template from starting, and for how many nanoseconds of its work it may.
     pub holds_own: bool,
     pub patience_ns: u64,
+    /// The template of which it will say how many groups a query has. Its own wait for that, too: they may go together
+    /// then.
+    pub scouts_for: Option<Signature>,
     /// What its topmost aggregate gives, when it is launched.
     pub groups: Option<Arc<Totals>>,
     pub has_timer: bool,
@@ -198,8 +201,16 @@ impl Books {
         let is_free = |wanted: &Signature| {
             !self.builds.values().any(|build| build.holds_own && build.template.as_ref() == Some(wanted))
         };
+        let is_scouted = |wanted: &Signature| {
+            let mut scouts = self.builds.values().filter(|build| build.holds_own);
+            self.together.groups_bytes(wanted).is_none()
+                && scouts.any(|build| build.scouts_for.as_ref() == Some(wanted))
+        };
         let may_start = |id: &&MemberId| {
             let Some(member) = self.members.get(id) else { return false };
+            if member.wish.measured_for.as_ref().is_some_and(is_scouted) {
+                return false;
+            }
             let template = member.wish.template.as_ref();
             template.is_none_or(|own| has_room[usize::from(is_cheap(&member.options))] && is_free(&own.signature))
         };
@@ -234,6 +245,36 @@ impl Books {
         if together.len() < shared.queries_min { vec![first] } else { together }
     }
 
+    /// Members that wait for what a build says of their template, with what they ask for.
+    pub fn scouted(&self, build: QueryId) -> Vec<(MemberId, Arc<Plan>, Arc<QueryOptions>)> {
+        let Some(template) = self.builds.get(&build).and_then(|build| build.scouts_for.as_ref()) else { return vec![] };
+        let waiting = self.waiting.iter().filter_map(|id| Some((*id, self.members.get(id)?)));
+        let own = waiting.filter(|(_, member)| member.wish.measured_for.as_ref() == Some(template));
+        own.map(|(id, member)| (id, member.plan.clone(), member.options.clone())).collect()
+    }
+
+    /// A member that waits wants something else now that more is known of its template. It stays as it is if others
+    /// read it already, or if another member wants just that.
+    pub fn wish_anew(&mut self, id: MemberId, wish: Wish, shape: Option<Arc<Shape>>) {
+        let is_alone = self.members.get(&id).is_some_and(|member| member.build.is_none() && member.readers.len() == 1);
+        if !is_alone || self.by_signature.contains_key(&wish.exact) {
+            return;
+        }
+        let Some(mut member) = self.remove(id) else { return };
+        self.by_signature.insert(wish.exact.clone(), id);
+        if let Some(shape) = &shape {
+            self.by_core.entry(shape.core.clone()).or_default().push(id);
+        }
+        if let Some(plan) = &wish.plan {
+            member.plan = plan.clone();
+        }
+        for reader in &mut member.readers {
+            (reader.plan, reader.depth) = (member.plan.clone(), wish.depth);
+        }
+        (member.wish, member.shape) = (wish, shape);
+        self.members.insert(id, member);
+    }
+
     /// Notes that a run starts for these members, which wait.
     pub fn start(&mut self, chosen: Vec<MemberId>, id: QueryId) -> Option<Job> {
         self.waiting.retain(|member| !chosen.contains(member));
@@ -254,10 +295,14 @@ impl Books {
             self.totals.merged_builds_total += 1;
             self.totals.merged_queries_total += readers as u64;
         }
+        let scouts_for = first.wish.measured_for.clone();
         let holds = template.is_some();
         let readers = Arc::new(AtomicUsize::new(0));
         let alone_ns = template.as_ref().and_then(|one| self.together.alone_ns(one));
-        let patience_ns = (SHARING_PATIENCE.as_nanos() as u64).max(alone_ns.unwrap_or(0) * SHARING_PATIENCE_RUNS);
+        let mut patience_ns = (SHARING_PATIENCE.as_nanos() as u64).max(alone_ns.unwrap_or(0) * SHARING_PATIENCE_RUNS);
+        if scouts_for.is_some() {
+            patience_ns = patience_ns.max(SHARING_PATIENCE.as_nanos() as u64 * SHARING_PATIENCE_RUNS);
+        }
         let alone_ns = alone_ns.filter(|_| chosen.len() > 1);
         let build = Build {
             run: None,
@@ -268,8 +313,9 @@ impl Books {
             readers,
             is_cheap: is_cheap(&options),
             holds,
-            holds_own: holds,
+            holds_own: holds || scouts_for.is_some(),
             patience_ns,
+            scouts_for,
             groups: None,
             has_timer: false,
         };

@@ -189,6 +189,7 @@ impl RunningPlan {
             self.keep(build, state);
         }
         self.learn(build, &built);
+        self.wish_anew(build);
         let (readers, jobs, timers) = {
             let mut books = self.books.lock();
             let Some(ended) = books.builds.remove(&build) else { return };
@@ -242,8 +243,13 @@ impl RunningPlan {
             let found = build.run.clone().zip(build.template.clone()).map(|found| (found, build.members.len()));
             let first = build.members.first().and_then(|member| books.members.get(member));
             let measured = first.and_then(|member| member.wish.measured_for.clone()).zip(build.groups.clone());
-            if let (Some((template, groups)), Built::State(_)) = (measured, built) {
-                books.together.note_groups(&template, groups.counts().bytes as usize);
+            match (measured, built) {
+                (Some((template, groups)), Built::State(_)) => {
+                    books.together.note_groups(&template, groups.counts().bytes as usize);
+                }
+                // Nobody need wait for the next one to say it again.
+                (Some((template, _)), Built::Outgrown) => books.together.note_groups(&template, usize::MAX),
+                _ => {}
             }
             found
         };
@@ -257,6 +263,18 @@ impl RunningPlan {
             }
             Built::Outgrown => together.note_outgrown(&template, queries, now_ns),
             Built::Failed(_) => {}
+        }
+    }
+
+    /// Has those that waited for what a run says of their template wish for what they would if they came now.
+    fn wish_anew(&self, build: QueryId) {
+        let scouted = self.books.lock().scouted(build);
+        for (member, plan, options) in scouted {
+            let Ok(wish) = self.wish(&plan, &options) else { continue };
+            if wish.template.is_some() && wish.measured_for.is_none() {
+                let shapes = Shapes::of(&plan, &wish, &options);
+                self.books.lock().wish_anew(member, wish, shapes.kept);
+            }
         }
     }
 
@@ -422,7 +440,7 @@ impl RunningPlan {
         if books.waiting.is_empty() || self.launcher.io.inline {
             return Vec::new();
         }
-        let holding = books.builds.iter_mut().filter(|(_, build)| build.holds && !build.has_timer);
+        let holding = books.builds.iter_mut().filter(|(_, build)| build.holds_own && !build.has_timer);
         let timer = |(id, build): (&QueryId, &mut Build)| {
             build.has_timer = true;
             *id

@@ -283,6 +283,7 @@ mod tests {
             let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 100, packets: 1 };
             let mut random = Random::new(7);
             let mut first = FirstOfEach::new(&keys, 5, u64::MAX, &context).unwrap();
+            let is_bytes = matches!(first.least, Least::Bytes(_));
             let encoder = KeyEncoder::new(&keys).unwrap();
             let (mut wanted, mut left) = (vec![Vec::new(); QUERIES], vec![Vec::new(); QUERIES]);
             for _ in 0..200 {
@@ -309,6 +310,7 @@ mod tests {
                 assert!(masks.iter().zip(before).all(|(left, before)| left & !before == 0));
                 add(&mut left, &masks);
             }
+            assert_eq!(first.bound.is_some(), is_bytes, "codes of bytes are made of few rows only");
             for (wanted, left) in wanted.iter_mut().zip(&mut left) {
                 wanted.sort();
                 left.sort();

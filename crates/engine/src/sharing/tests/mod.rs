@@ -420,11 +420,30 @@ fn groups_of_which_too_many_are_expected_are_shared_once_they_are_known_to_be_fe
         };
         assert!(!can_be_merged().0, "{}", can_be_merged().1);
         judge(&engine, &plans);
-        assert!(!is_inline(&engine) || engine.sharing().merged_builds_total == 0, "{:?}", engine.sharing());
+        // The first of them has said it while the others waited.
+        assert!(!is_inline(&engine) || engine.sharing().merged_queries_total == 4, "{:?}", engine.sharing());
         assert!(can_be_merged().0, "{}", can_be_merged().1);
         judge(&engine, &plans);
-        assert!(!is_inline(&engine) || engine.sharing().merged_queries_total >= 4, "{:?}", engine.sharing());
+        assert!(!is_inline(&engine) || engine.sharing().merged_queries_total >= 8, "{:?}", engine.sharing());
     }
+}
+
+#[test]
+fn one_query_that_says_how_many_groups_there_are_is_waited_for_and_may_go() {
+    let engine = Engine::start(inline(1)).unwrap();
+    let tables = Tables::new(3000);
+    let plans = (0..4).map(|low| tables.first_groups(&Wanted::between(low, 90))).collect::<Vec<_>>();
+    let expected = plans.iter().map(|plan| alone(&engine, plan)).collect::<Vec<_>>();
+    let run = |plan: &Plan| engine.run(plan, options(SharingMode::All)).unwrap();
+    let building = || engine.sharing().builds.iter().filter(|build| build.state == "building").count();
+    let mut streams = plans.iter().map(run).collect::<Vec<_>>();
+    assert_eq!(building(), 1);
+    let scout = QueryId(streams[0].id().0 + 1);
+    assert!(!engine.running.expire(scout, 10 * SHARING_PATIENCE.as_nanos() as u64), "it takes too long to wait for");
+    assert_eq!(building(), 2, "the next one is waited for");
+    drop(streams.remove(0));
+    assert_eq!(streams.into_iter().map(answer).collect::<Vec<_>>(), expected[1..]);
+    is_free(&engine);
 }
 
 #[test]
