@@ -431,7 +431,10 @@ impl Unnesting<'_> {
         if !is_read(&right) {
             return Ok(Relation::Join(Join { kind, left: Box::new(left), right: Box::new(right), on }));
         }
-        let right = match pulled::pulled(right, &lefts, &kind, &on) {
+        // Conditions on columns from further out go up as well: only one side of the join has to know these then.
+        let outer = right.free_columns().union(&lefts).copied().collect();
+        let pulled = pulled::pulled(right, &outer, &kind, &on);
+        let right = match pulled.or_else(|right| pulled::pulled(*right, &lefts, &kind, &on)) {
             Ok(pulled) => {
                 // Rows for which a condition is NULL are not there: only the question itself may be unknown.
                 let tells_unknown = matches!(&kind, JoinKind::Mark(mark) if mark.nullable);

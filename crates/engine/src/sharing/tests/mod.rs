@@ -182,6 +182,25 @@ fn masks_meet_in_joins() {
 }
 
 #[test]
+fn conditions_on_pairs_have_constants_of_their_own() {
+    let tables = Tables::new(1000);
+    for engine in engines() {
+        let mut random = Random::new(12);
+        for (join_type, merged) in [(JoinType::Inner, 15), (JoinType::Left, 0), (JoinType::LeftSemi, 0)] {
+            for projected in [false, true] {
+                let before = engine.sharing().merged_queries_total;
+                let wanted = (0..20).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();
+                let plans = wanted.iter().map(|one| tables.joined_on_pairs(one, join_type, projected));
+                judge(&engine, &plans.collect::<Vec<_>>());
+                let more = engine.sharing().merged_queries_total - before;
+                assert!(!is_inline(&engine) || more >= merged, "{more} {join_type:?} merged");
+            }
+        }
+        assert_eq!(engine.sharing().retries_total, 0);
+    }
+}
+
+#[test]
 fn equal_queries_are_answered_by_one_run() {
     let tables = Tables::new(2000);
     for engine in engines() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use arrow::array::{Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::{JoinType, NullEquality, Result as DataFusionResult, ScalarValue, Statistics};
+use datafusion_common::{JoinSide, JoinType, NullEquality, Result as DataFusionResult, ScalarValue, Statistics};
 use datafusion_expr::{
     AggregateUDF, ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -24,7 +24,7 @@ use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
 
 use crate::expressions::Expr;
-use crate::plan::{Aggregate, AggregateCall, HashJoin, Node, Plan, PlanTables, Scan, SortKey};
+use crate::plan::{Aggregate, AggregateCall, HashJoin, Node, PairFilter, Plan, PlanTables, Scan, SortKey};
 
 type Physical = Arc<dyn PhysicalExpr>;
 
@@ -521,7 +521,24 @@ impl Tables {
     }
 
     pub fn joined(&self, wanted: &Wanted, join_type: JoinType, projected: bool) -> Plan {
-        self.joined_with(self.rows(wanted), wanted.kind, join_type, projected)
+        self.joined_with(self.rows(wanted), wanted.kind, join_type, projected, None)
+    }
+
+    /// The same, with conditions on the pairs: one has constants, the other has none.
+    pub fn joined_on_pairs(&self, wanted: &Wanted, join_type: JoinType, projected: bool) -> Plan {
+        let pair = |(name, index): (&str, usize)| (Field::new(name, DataType::Int64, true), index);
+        let [(kind, of_u), (x, of_t), (k, key)] = [("kind", 1), ("x", 1), ("k", 0)].map(pair);
+        let schema = Arc::new(Schema::new(vec![kind, x, k]));
+        let open = binary(
+            binary(column(0, &schema), Operator::Eq, int(wanted.kind)),
+            Operator::Or,
+            binary(column(1, &schema), Operator::Lt, int(wanted.low)),
+        );
+        let fixed = binary(column(1, &schema), Operator::NotEq, column(2, &schema));
+        let expression = Expr::new(binary(open, Operator::And, fixed), &schema).unwrap();
+        let columns = vec![(JoinSide::Right, of_u), (JoinSide::Left, of_t), (JoinSide::Right, key)];
+        let filter = PairFilter { expression, columns, schema };
+        self.joined_with(self.rows(wanted), 0, join_type, projected, Some(filter))
     }
 
     /// The same, with a build side that fails where a row has the `x` 0.
@@ -531,7 +548,7 @@ impl Tables {
         let inverse = binary(int(1000), Operator::Divide, column(1, &schema));
         let predicate = Expr::new(binary(inverse, Operator::Gt, int(-1)), &schema).unwrap();
         let left = Plan::new(Node::Filter { input: Box::new(input), predicate }, schema);
-        self.joined_with(left, wanted.kind, join_type, false)
+        self.joined_with(left, wanted.kind, join_type, false, None)
     }
 
     /// Both with the same build side.
@@ -603,7 +620,14 @@ impl Tables {
         }
     }
 
-    fn joined_with(&self, left: Plan, kind: i64, join_type: JoinType, projected: bool) -> Plan {
+    fn joined_with(
+        &self,
+        left: Plan,
+        kind: i64,
+        join_type: JoinType,
+        projected: bool,
+        filter: Option<PairFilter>,
+    ) -> Plan {
         let right = self.scan_u(kind);
         let on = vec![(Expr::column(0, &left.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];
         let fields: Vec<_> = match join_type {
@@ -621,7 +645,7 @@ impl Tables {
             left: Box::new(left),
             right: Box::new(right),
             on,
-            filter: None,
+            filter,
             join_type,
             null_equality: NullEquality::NullEqualsNothing,
             null_aware: false,
