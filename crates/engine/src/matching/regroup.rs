@@ -36,7 +36,7 @@ use crate::plan::{Aggregate, AggregateCall, Node, Plan, PlanTables};
 const FEW_PAIRS: usize = 256 * 1024;
 
 /// Where there are more, a run for several queries takes several times as long as a lone one.
-const MANY_PAIRS_QUERIES_MIN: usize = 8;
+const MANY_PAIRS_QUERIES_MIN: usize = 4;
 
 /// How an aggregate's result comes from those of the cells, which are named by number.
 enum RegroupPart {

@@ -87,7 +87,7 @@ fn different_values_are_counted_and_added_up_from_cells() {
         Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.queries_min)
     };
     let plans = [tables.groups(&wanted), tables.different(&wanted), tables.differents(&wanted)];
-    assert_eq!(plans.map(|plan| queries_min(&plan)), [Some(1), Some(1), Some(8)]);
+    assert_eq!(plans.map(|plan| queries_min(&plan)), [Some(1), Some(1), Some(4)]);
     for engine in engines() {
         let mut random = Random::new(5);
         let mut wanted = (0..60).map(|_| Wanted::random(&mut random)).collect::<Vec<_>>();
