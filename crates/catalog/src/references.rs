@@ -320,101 +320,19 @@ pub(crate) fn left_behind(
         return Ok(None);
     }
     let types = reference.referred.iter().map(|name| before.schema().field_with_name(name).map_err(from_arrow));
-    let types = types.collect::<Result<Vec<_>>>()?;
-    // Rows with other values, and those that get defaults, with the numbers of the rows that they take the places of:
-    // these apart for rows that went, and for those with other keys.
-    let (mut deleted, mut given, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut defaults, mut to_defaults) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-    let own = reference.columns.iter().map(|name| referring.schema().index_of(name).map_err(from_arrow));
-    let own = own.collect::<Result<Vec<_>>>()?;
-    let rows = RowFinder::new(referring.pieces(), (0..referring.schema().fields().len()).collect());
-    let row_of = |number| {
-        let columns = rows.find(number)?.ok_or_else(|| Error::bug("a row that refers is not there"))?;
-        // Of a cluster, columns without NULLs do not say that they have none.
-        RecordBatch::try_new(referring.schema().clone(), columns.columns().to_vec()).map_err(from_arrow)
-    };
-    let referenced = |number: i64| -> Error {
-        let message = format!(
-            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
-            changed.after.name.name, reference.name, object.name.name
-        );
-        match before.row(number) {
-            Ok(Some(old)) => {
-                let shown = reader.shown(&old, 0);
-                let detail = format!("Key {shown} is still referenced from table \"{}\".", object.name.name);
-                violation(message, detail, object, reference)
-            }
-            Ok(None) => Error::bug("a row that went was not there"),
-            Err(error) => error,
-        }
-    };
-    for piece in referring.pieces() {
-        let batch = piece.read_columns(&own)?;
-        let numbers = piece.live_numbers().collect::<Vec<_>>();
-        let columns = batch.columns().to_vec();
-        let columns = columns.iter().zip(&types).map(|(column, field)| cast(column, field.data_type()));
-        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
-        let values = reader.values_of(&columns, batch.num_rows())?;
-        for row in 0..batch.num_rows() {
-            let Some(keys) = values.hash(row).and_then(|hash| gone.get(&hash)) else { continue };
-            let hit = keys.iter().find(|key| values.is_equal(row, &key.values, key.row));
-            let Some(GoneKey { number, new, is_back, .. }) = hit else { continue };
-            let action = if new.is_some() { reference.on_update } else { reference.on_delete };
-            if action == ReferenceAction::Refuse && (*is_back || is_deferred) {
-                continue;
-            }
-            // Of what a transaction has put off, it is not known which row came in the place of which.
-            let refuses = [reference.on_update, reference.on_delete].contains(&ReferenceAction::Refuse);
-            let action = match changed.is_carried {
-                true if reference.is_deferrable() && refuses => ReferenceAction::Refuse,
-                // A transaction has dealt with all rows that it saw: somebody else has added this one.
-                true => return Err(conflict()),
-                false => action,
-            };
-            match (action, new) {
-                (ReferenceAction::Refuse | ReferenceAction::Restrict, _) => return Err(referenced(*number)),
-                (ReferenceAction::Cascade, None) => deleted.push(numbers[row]),
-                (ReferenceAction::Cascade, Some(new)) => {
-                    let new = columns_of(new, &reference.referred)?;
-                    replaced.push(numbers[row]);
-                    let value = |place: usize, column: &ArrayRef| as_type(&new[place], column.data_type());
-                    given.push(with_columns(&row_of(numbers[row])?, &reference.columns, value)?);
-                }
-                (ReferenceAction::SetNull, _) => {
-                    let null = |_, column: &ArrayRef| Ok(new_null_array(column.data_type(), column.len()));
-                    replaced.push(numbers[row]);
-                    let columns = reference.columns_set(new.is_none());
-                    given.push(with_columns(&row_of(numbers[row])?, columns, null)?);
-                }
-                (ReferenceAction::SetDefault, _) => {
-                    let place = usize::from(new.is_some());
-                    to_defaults[place].push((numbers[row], *number));
-                    defaults[place].push(with_columns(&row_of(numbers[row])?, &[], |_, column| Ok(column.clone()))?);
-                }
-            }
-        }
-    }
+    let types = types.collect::<Result<_>>()?;
+    let broken = BrokenReference { changed, before, referring, object, reference, reader, types, gone };
+    let Followers { mut replaced, deleted, given, defaults } = broken.followers(is_deferred)?;
     let settled = |rows: &[RecordBatch], columns: &[String], to_defaults: bool| -> Result<Option<RecordBatch>> {
         let Some(schema) = rows.first().map(RecordBatch::schema) else { return Ok(None) };
         let rows = concat_batches(&schema, rows).map_err(from_arrow)?;
         settle(referring, Followed { rows, columns, to_defaults }).map(Some)
     };
     let mut inserted = settled(&given, &reference.columns, false)?.into_iter().collect::<Vec<_>>();
-    for (place, to_defaults) in to_defaults.into_iter().enumerate() {
-        let Some(rows) = settled(&defaults[place], reference.columns_set(place == 0), true)? else { continue };
-        // Who gets the key that went refers to it still.
-        let columns = columns_of(&rows, &reference.columns)?;
-        let columns = columns.iter().zip(&types).map(|(column, field)| cast(column, field.data_type()));
-        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
-        let values = reader.values_of(&columns, rows.num_rows())?;
-        for (row, (_, number)) in to_defaults.iter().enumerate() {
-            let keys = values.hash(row).and_then(|hash| gone.get(&hash));
-            let is_gone = |key: &&GoneKey| !key.is_back && values.is_equal(row, &key.values, key.row);
-            if keys.is_some_and(|keys| keys.iter().any(|key| is_gone(&key))) {
-                return Err(referenced(*number));
-            }
-        }
-        replaced.extend(to_defaults.iter().map(|(number, _)| *number));
+    for (place, to_default) in defaults.into_iter().enumerate() {
+        let Some(rows) = settled(&to_default.rows, reference.columns_set(place == 0), true)? else { continue };
+        broken.check_defaults(&rows, &to_default.gone)?;
+        replaced.extend(to_default.replaced);
         inserted.push(rows);
     }
     if deleted.is_empty() && replaced.is_empty() {
@@ -427,6 +345,161 @@ pub(crate) fn left_behind(
     let pairs = replaced.len();
     replaced.extend(deleted);
     Ok(Some(Carried::Rows(object.clone(), RowChange { deleted: replaced, inserted, memory, pairs })))
+}
+
+/// The rows of one table that refer to rows that went, by what becomes of them.
+#[derive(Default)]
+struct Followers {
+    /// The numbers of those that go as well.
+    deleted: Vec<i64>,
+    /// The numbers of those that get other values, and the rows with these.
+    replaced: Vec<i64>,
+    given: Vec<RecordBatch>,
+    /// Those that get defaults: for rows that went, and for rows with other keys.
+    defaults: [ToDefault; 2],
+}
+
+/// Rows that get defaults.
+#[derive(Default)]
+struct ToDefault {
+    /// They are as they were.
+    rows: Vec<RecordBatch>,
+    /// Their numbers.
+    replaced: Vec<i64>,
+    /// For each, the number of the row that it referred to.
+    gone: Vec<i64>,
+}
+
+/// A reference to keys that went.
+struct BrokenReference<'a> {
+    changed: &'a ChangedTable,
+    before: &'a NativeTable,
+    /// The table that refers.
+    referring: &'a NativeTable,
+    object: &'a Object,
+    reference: &'a Reference,
+    reader: KeyReader<'a>,
+    /// The columns that it refers to.
+    types: Vec<&'a Field>,
+    /// By their hash.
+    gone: HashMap<u64, Vec<GoneKey>>,
+}
+
+impl BrokenReference<'_> {
+    /// The rows that refer to keys that went. Fails with code 23503 if one may not, with code 40001 if another
+    /// transaction has added it.
+    fn followers(&self, is_deferred: bool) -> Result<Followers> {
+        let mut followers = Followers::default();
+        let own = self.reference.columns.iter();
+        let own = own.map(|name| self.referring.schema().index_of(name).map_err(from_arrow));
+        let own = own.collect::<Result<Vec<_>>>()?;
+        let all = (0..self.referring.schema().fields().len()).collect();
+        let rows = RowFinder::new(self.referring.pieces(), all);
+        for piece in self.referring.pieces() {
+            let batch = piece.read_columns(&own)?;
+            let numbers = piece.live_numbers().collect::<Vec<_>>();
+            let values = self.values(batch.columns(), batch.num_rows())?;
+            for row in 0..batch.num_rows() {
+                let Some(keys) = values.hash(row).and_then(|hash| self.gone.get(&hash)) else { continue };
+                let hit = keys.iter().find(|key| values.is_equal(row, &key.values, key.row));
+                if let Some(key) = hit {
+                    self.follow(key, numbers[row], is_deferred, &rows, &mut followers)?;
+                }
+            }
+        }
+        Ok(followers)
+    }
+
+    /// What becomes of the row with a number, which refers to a key that went.
+    fn follow(
+        &self,
+        key: &GoneKey,
+        own: i64,
+        is_deferred: bool,
+        rows: &RowFinder<'_>,
+        followers: &mut Followers,
+    ) -> Result<()> {
+        let (reference, new) = (self.reference, &key.new);
+        let action = if new.is_some() { reference.on_update } else { reference.on_delete };
+        if action == ReferenceAction::Refuse && (key.is_back || is_deferred) {
+            return Ok(());
+        }
+        // Of what a transaction has put off, it is not known which row came in the place of which.
+        let refuses = [reference.on_update, reference.on_delete].contains(&ReferenceAction::Refuse);
+        let action = match self.changed.is_carried {
+            true if reference.is_deferrable() && refuses => ReferenceAction::Refuse,
+            // A transaction has dealt with all rows that it saw: somebody else has added this one.
+            true => return Err(conflict()),
+            false => action,
+        };
+        let old = || {
+            let columns = rows.find(own)?.ok_or_else(|| Error::bug("a row that refers is not there"))?;
+            // Of a cluster, columns without NULLs do not say that they have none.
+            RecordBatch::try_new(self.referring.schema().clone(), columns.columns().to_vec()).map_err(from_arrow)
+        };
+        match (action, new) {
+            (ReferenceAction::Refuse | ReferenceAction::Restrict, _) => return Err(self.violation(key.number)),
+            (ReferenceAction::Cascade, None) => followers.deleted.push(own),
+            (ReferenceAction::Cascade, Some(new)) => {
+                let new = columns_of(new, &reference.referred)?;
+                let value = |place: usize, column: &ArrayRef| as_type(&new[place], column.data_type());
+                followers.replaced.push(own);
+                followers.given.push(with_columns(&old()?, &reference.columns, value)?);
+            }
+            (ReferenceAction::SetNull, _) => {
+                let null = |_, column: &ArrayRef| Ok(new_null_array(column.data_type(), column.len()));
+                let columns = reference.columns_set(new.is_none());
+                followers.replaced.push(own);
+                followers.given.push(with_columns(&old()?, columns, null)?);
+            }
+            (ReferenceAction::SetDefault, _) => {
+                let to_default = &mut followers.defaults[usize::from(new.is_some())];
+                to_default.replaced.push(own);
+                to_default.gone.push(key.number);
+                to_default.rows.push(with_columns(&old()?, &[], |_, column| Ok(column.clone()))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows that got defaults do not refer to a key that went. Fails with code 23503 if one does.
+    fn check_defaults(&self, rows: &RecordBatch, gone: &[i64]) -> Result<()> {
+        let columns = columns_of(rows, &self.reference.columns)?;
+        let values = self.values(&columns, rows.num_rows())?;
+        for (row, number) in gone.iter().enumerate() {
+            let keys = values.hash(row).and_then(|hash| self.gone.get(&hash));
+            let is_gone = |key: &GoneKey| !key.is_back && values.is_equal(row, &key.values, key.row);
+            if keys.is_some_and(|keys| keys.iter().any(is_gone)) {
+                return Err(self.violation(*number));
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys that the columns of a reference name.
+    fn values(&self, columns: &[ArrayRef], rows: usize) -> Result<KeyValues> {
+        let columns = columns.iter().zip(&self.types).map(|(column, field)| cast(column, field.data_type()));
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
+        self.reader.values_of(&columns, rows)
+    }
+
+    /// The error for a row that went, or has another key, although it is referred to.
+    fn violation(&self, number: i64) -> Error {
+        let table = &self.object.name.name;
+        let message = format!(
+            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{table}\"",
+            self.changed.after.name.name, self.reference.name
+        );
+        match self.before.row(number) {
+            Ok(Some(old)) => {
+                let shown = self.reader.shown(&old, 0);
+                let detail = format!("Key {shown} is still referenced from table \"{table}\".");
+                violation(message, detail, self.object, self.reference)
+            }
+            Ok(None) => Error::bug("a row that went was not there"),
+            Err(error) => error,
+        }
+    }
 }
 
 /// A value that follows another one. Fails with code 22003 if it does not fit.

@@ -61,7 +61,7 @@ pub struct Passed {
 impl Passed {
     const NONE: Self = Self { first: 0, rows: 0, is_backward: false };
 
-    /// How many.
+    /// How many rows were passed.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -116,7 +116,7 @@ impl CursorRows {
         Self { shown: Arc::new(shown), ..self }
     }
 
-    /// The columns.
+    /// The columns that the reader of the cursor sees.
     pub fn schema(&self) -> &SchemaRef {
         &self.shown
     }
@@ -126,7 +126,7 @@ impl CursorRows {
         self.at
     }
 
-    /// How many rows there are.
+    /// How many rows there are in all.
     pub fn rows(&self) -> u64 {
         self.rows.rows()
     }
@@ -138,7 +138,8 @@ impl CursorRows {
         passed
     }
 
-    /// The row on which it stands; `None` before the first and behind the last. Fails if it cannot be read.
+    /// The row on which it stands, as a batch of one row; `None` before the first and behind the last. Fails with kind
+    /// `File` if it is in temp space and cannot be read, and with kind `Resource` if there is no memory for it.
     pub fn current(&mut self) -> Result<Option<RecordBatch>> {
         let row = self.current_whole()?;
         row.map(|row| self.seen(&row)).transpose()
@@ -158,8 +159,8 @@ impl CursorRows {
         }
     }
 
-    /// Some of the rows that were passed, and what is left of them; `None` if nothing is. Fails if they cannot be
-    /// read.
+    /// The next batch of the rows that were passed, in the direction in which they were passed, and those that are
+    /// left; `None` if there are none. Fails as [`current`](Self::current) does.
     pub fn read(&mut self, passed: Passed) -> Result<Option<(RecordBatch, Passed)>> {
         if passed.rows == 0 {
             return Ok(None);

@@ -27,7 +27,7 @@ pub struct DataChanges {
 }
 
 impl DataChanges {
-    /// Whether everything is as it was.
+    /// Whether no table has come or gone, and nothing else has changed.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }

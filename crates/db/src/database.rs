@@ -241,28 +241,30 @@ impl Database {
         self.closures().register(signature, Arc::new(function))
     }
 
-    /// Adds a table to `system`, for sessions from now on.
+    /// Adds a table to the schema `system`, in place of one of the same name. Sessions that begin later see it.
     pub fn add_system_table(&self, name: &str, table: Arc<dyn ComputedTable>) {
         self.0.more_system_tables.write().insert(name.to_owned(), table);
     }
 
-    /// Says what users may do, for statements that ask for the privileges of another user than their own.
+    /// Says what users may do, by their names: for statements that ask for the privileges of another user
+    /// (`has_table_privilege`). The rights of a session are those of its options.
     pub fn set_users(&self, users: BTreeMap<String, Arc<Rights>>) {
         self.0.catalog.set_users(users);
     }
 
-    /// Has `system.queries` show what waits at the door, too.
+    /// Has `system.queries` also show the queries that `waiting` returns: those that a server has not let in yet.
+    /// Replaces the function that was given before.
     pub fn show_waiting(&self, waiting: impl Fn() -> Vec<WaitingQuery> + Send + Sync + 'static) {
         *self.0.waiting.write() = Some(Arc::new(waiting));
     }
 
-    /// Has `pg_stat_activity` list the sessions of whoever serves the database.
+    /// Has `pg_stat_activity` list the sessions that `sessions` returns: those of the server of the database.
     pub fn show_activity(&self, sessions: impl Fn() -> Vec<Activity> + Send + Sync + 'static) {
         self.0.activities.show(Arc::new(sessions));
     }
 
-    /// Has `pg_cancel_backend` and `pg_terminate_backend` end the statements and sessions of whoever serves the
-    /// database: by the number of a session, and whether it is to end.
+    /// Has `pg_cancel_backend` and `pg_terminate_backend` call `stopper`: with the number of a session of the server,
+    /// and whether to end the session (`true`) or only its statement. It returns whether there was such a session.
     pub fn stop_sessions_by(&self, stopper: impl Fn(i32, bool) -> bool + Send + Sync + 'static) {
         self.0.activities.stop_by(Arc::new(stopper));
     }
@@ -285,7 +287,7 @@ impl Database {
         waiting.map(|waiting| waiting()).unwrap_or_default()
     }
 
-    /// What the engine does at this moment.
+    /// What the engine does: a handle whose methods tell of the moment when they are called.
     pub fn status(&self) -> &Status {
         &self.0.status
     }
@@ -295,14 +297,15 @@ impl Database {
         self.0.engine.cancel(query)
     }
 
-    /// The plans of statements that sessions have planned.
+    /// The plans of statements that sessions have planned, with their hits and misses.
     pub fn plan_cache(&self) -> &PlanCache {
         &self.0.plans
     }
 
-    /// Looks at the folder of data again: files and folders that have come since are tables, those that have gone are
-    /// none any more. Statements do not wait for it. Does nothing if there is no such folder. Fails if it cannot be
-    /// listed; then everything is as it was.
+    /// Looks at the folders of data again: files and folders that have come since become tables, and the tables of
+    /// those that are gone go. Gives what has changed. Statements do not wait for it. Does nothing if there is no such
+    /// folder. Fails with kind `Input` if one of them is gone, and with kind `File` if one cannot be listed; then
+    /// everything is as it was.
     pub fn look_at_data(&self) -> Result<DataChanges> {
         self.0
             .data
@@ -412,7 +415,7 @@ impl Database {
         self.0.catalog.create(&RelationName::new(DEFAULT_SCHEMA, name), Relation::Table(table), true)
     }
 
-    /// What its names stand for.
+    /// The catalog: schemas, tables, views, functions and roles, and the snapshots of them.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.0.catalog
     }

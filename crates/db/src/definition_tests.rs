@@ -1,32 +1,10 @@
 //! Tests of what definitions say: names mean what they meant when a definition was made, follow what is called
 //! otherwise, and hold no database shut when what they name is gone.
 
-use std::path::Path;
+use arrow::array::Array;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::Int64Type;
-
-use crate::{Database, DatabaseOptions, Session};
-
-fn open(folder: &Path) -> Database {
-    let options = DatabaseOptions { folder: Some(folder.into()), workers: Some(2), ..DatabaseOptions::default() };
-    Database::open(options).unwrap()
-}
-
-fn run(session: &Session, sql: &str) {
-    session.execute(sql).and_then(|result| result.collect()).unwrap_or_else(|error| panic!("{sql}: {error}"));
-}
-
-fn code(session: &Session, sql: &str) -> &'static str {
-    session.execute(sql).and_then(|result| result.collect()).expect_err(sql).code().unwrap_or_default()
-}
-
-fn number(session: &Session, sql: &str) -> i64 {
-    let sql = format!("SELECT ({sql})::bigint");
-    let rows = session.execute(&sql).and_then(|result| result.collect());
-    let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    rows[0].column(0).as_primitive::<Int64Type>().value(0)
-}
+use crate::Database;
+use crate::test_sessions::{code, number, open, run};
 
 /// The functions, types and tables of two schemas, of which one uses what the other has.
 const TWO_SCHEMAS: [&str; 15] = [

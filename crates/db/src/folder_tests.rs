@@ -5,35 +5,20 @@ use std::fs;
 use std::path::Path;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::Int64Type;
 use diligence_native::SegmentSizes;
 
+use crate::test_sessions::{code, in_folder, number, run};
 use crate::{Database, DatabaseOptions, Holder, Session};
 
 /// Segments of few rows.
 const SMALL: SegmentSizes = SegmentSizes { rows_min: 100, cluster_rows: 1000, keys_min: 20 };
 
 fn options(folder: &Path) -> DatabaseOptions {
-    DatabaseOptions { folder: Some(folder.into()), workers: Some(2), segments: SMALL, ..DatabaseOptions::default() }
+    DatabaseOptions { segments: SMALL, ..in_folder(folder) }
 }
 
 fn open(folder: &Path) -> Database {
     Database::open(options(folder)).unwrap()
-}
-
-fn run(session: &Session, sql: &str) {
-    session.execute(sql).and_then(|result| result.collect()).unwrap_or_else(|error| panic!("{sql}: {error}"));
-}
-
-fn code(session: &Session, sql: &str) -> &'static str {
-    session.execute(sql).and_then(|result| result.collect()).expect_err(sql).code().unwrap_or_default()
-}
-
-fn number(session: &Session, sql: &str) -> i64 {
-    let sql = format!("SELECT ({sql})::bigint");
-    let rows = session.execute(&sql).and_then(|result| result.collect());
-    let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    rows[0].column(0).as_primitive::<Int64Type>().value(0)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use arrow::util::pretty::pretty_format_batches;
 use diligence_native::SegmentSizes;
 
+use crate::test_sessions::run;
 use crate::{Database, DatabaseOptions, Session};
 
 fn kept(folder: &Path, memory_bytes: Option<usize>) -> Database {
@@ -20,10 +21,6 @@ fn outcome(session: &Session, sql: &str) -> String {
         Ok(rows) => pretty_format_batches(&rows).unwrap().to_string(),
         Err(error) => error.message().to_owned(),
     }
-}
-
-fn run(session: &Session, sql: &str) {
-    session.execute(sql).and_then(|result| result.collect()).unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
 /// Orders and their lines, some without the other, with NULLs among the keys.

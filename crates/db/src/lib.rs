@@ -69,6 +69,8 @@ mod system;
 #[cfg(test)]
 mod system_documents_tests;
 #[cfg(test)]
+mod test_sessions;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod wasm_tests;

@@ -2,7 +2,8 @@
 //! `diligence-wasm`, these tests say so and are done.
 
 use crate::Session;
-use crate::python_tests::{error, make, rows, session};
+use crate::python_tests::{make, session};
+use crate::test_sessions::{error, rows};
 
 /// What calls of functions in processes there were so far.
 fn calls(session: &Session) -> u64 {

@@ -1,7 +1,8 @@
 //! What functions in Python take and give: types, rows, nothing; and what they say of their errors.
 
 use crate::Session;
-use crate::python_tests::{error, make, rows, session};
+use crate::python_tests::{make, session};
+use crate::test_sessions::{error, rows};
 
 /// A function of a body.
 fn made(session: &Session, declared: &str, body: &str) {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use arrow::util::pretty::pretty_format_batches;
 use diligence_base::seams::Random;
 use diligence_catalog::Rights;
 
-use crate::{Database, DatabaseOptions, Error, ErrorKind, Session, SessionOptions};
+use crate::test_sessions::{error, rows, shown};
+use crate::{Database, DatabaseOptions, ErrorKind, Session, SessionOptions};
 
 fn has_python() -> bool {
     let mut python = Command::new("python3");
@@ -27,25 +27,6 @@ fn database() -> Option<Database> {
 
 pub(crate) fn session() -> Option<Session> {
     database().map(|database| database.session())
-}
-
-fn shown(batches: &[arrow::array::RecordBatch]) -> Vec<String> {
-    let table = pretty_format_batches(batches).unwrap().to_string();
-    let lines = table.lines().filter(|line| line.starts_with('|')).skip(1);
-    lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join(" ")).collect()
-}
-
-pub(crate) fn rows(session: &Session, sql: &str) -> Vec<String> {
-    shown(&session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap_or_else(|error| {
-        panic!("{sql}: {error}");
-    }))
-}
-
-pub(crate) fn error(session: &Session, sql: &str) -> Error {
-    match session.execute(sql).map(|result| result.collect()) {
-        Err(error) | Ok(Err(error)) => error,
-        Ok(Ok(rows)) => panic!("{sql} succeeded: {:?}", shown(&rows)),
-    }
 }
 
 pub(crate) fn make(session: &Session, function: &str) {

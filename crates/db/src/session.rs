@@ -464,7 +464,7 @@ impl Session {
         self.0.planner.catalogs().set_only_reads(only_reads);
     }
 
-    /// The database.
+    /// The database that the session is of.
     pub fn database(&self) -> &Database {
         &self.0.database
     }
@@ -676,7 +676,8 @@ impl Session {
         self.set_facts(Facts::clone(&self.0.planner.facts()));
     }
 
-    /// What its statements are planned under.
+    /// What a plan depends on beside the text: rights, search path and settings. Statements of equal texts have one
+    /// plan only under equal identities.
     pub fn planning_identity(&self) -> PlanningIdentity {
         self.0.planner.identity()
     }
@@ -763,7 +764,7 @@ impl Session {
         self.0.cursors.close(name)
     }
 
-    /// Closes all of them.
+    /// Closes all cursors of the session.
     pub fn close_cursors(&self) {
         self.0.cursors.close_all();
     }
@@ -811,7 +812,8 @@ impl Session {
         self.planner().catalogs().unlock_failed();
     }
 
-    /// Drops the session's temporary tables and views. Fails if the catalog can no longer be changed.
+    /// Drops the session's temporary tables and views. Fails with the error of DROP if the catalog can no longer be
+    /// changed.
     pub fn drop_temporary(&self) -> Result<()> {
         self.planner().catalogs().drop_temporary()
     }

@@ -1,9 +1,8 @@
 //! Tests of several sessions side by side: foreign keys, and transactions that are as if each had run alone.
 
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
 use diligence_base::seams::Random;
 
+use crate::test_sessions::{number, run};
 use crate::{Database, DatabaseOptions, Session};
 
 fn database() -> Database {
@@ -14,15 +13,6 @@ fn database() -> Database {
 fn outcome(session: &Session, sql: &str) -> &'static str {
     let done = session.execute(sql).and_then(|result| result.collect());
     done.err().map_or("", |error| error.code().unwrap_or("no code"))
-}
-
-fn run(session: &Session, sql: &str) {
-    assert_eq!(outcome(session, sql), "", "{sql}");
-}
-
-fn number(session: &Session, sql: &str) -> i64 {
-    let rows = session.execute(&format!("SELECT ({sql})::bigint")).and_then(|result| result.collect()).unwrap();
-    rows[0].column(0).as_primitive::<Int64Type>().value(0)
 }
 
 /// Runs a statement that waits for another session, and then what that one does; gives what both end with.

@@ -35,22 +35,22 @@ impl Status {
         self.1.processes()
     }
 
-    /// How many there are of each language, the bounds of that, and how they came and went.
+    /// For Python and for WebAssembly: how many processes there are, their bounds, and how many have started and ended.
     pub fn pool_numbers(&self) -> [PoolNumbers; 2] {
         self.1.numbers()
     }
 
-    /// Answers that such processes have given.
+    /// How many answers such processes have given since the database was opened.
     pub fn pool_calls(&self) -> usize {
         self.1.calls()
     }
 
-    /// Queries that wait for memory or run, and those that ended last.
+    /// Queries that wait for memory or run, and those that ended last, as `system.queries` has them.
     pub fn queries(&self) -> Vec<QueryInfo> {
         self.0.queries()
     }
 
-    /// The engine's stages.
+    /// The engine's stages, each with its queue, its counters and times in microseconds.
     pub fn stages(&self) -> Vec<StageInfo> {
         self.0.stages()
     }
@@ -62,13 +62,13 @@ impl Status {
         Some(policies.of_stages[place].unwrap_or(policies.global).to_string())
     }
 
-    /// How many workers may serve a stage at once; `None` is all, or threads that serve no stage.
+    /// How many workers may serve the stage of a name at once; `None` if all may, or no stage has the name.
     pub fn workers_of(&self, stage: &str) -> Option<usize> {
         let stage = StageId::ALL.into_iter().find(|known| known.name() == stage)?;
         self.0.stage_workers().of(stage)
     }
 
-    /// The workers.
+    /// The workers, each with the packet that it runs now.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         self.0.workers()
     }
@@ -78,7 +78,7 @@ impl Status {
         self.0.tuning().decisions()
     }
 
-    /// How many of the tuner's decisions there were, by what became of them.
+    /// How many decisions the tuner has made since the database was opened, by their outcome.
     pub fn tuning_totals(&self) -> Vec<(Outcome, u64)> {
         self.0.tuning().totals()
     }
@@ -103,7 +103,7 @@ impl Status {
         self.0.broker().budget_bytes()
     }
 
-    /// Who has reserved memory.
+    /// Who has reserved memory, and how many bytes: queries with their operators, tables and caches.
     pub fn memory_holders(&self) -> Vec<HolderInfo> {
         self.0.broker().holders()
     }
@@ -113,12 +113,12 @@ impl Status {
         self.memory_holders().iter().map(|holder| holder.bytes).sum()
     }
 
-    /// The buffer of clusters.
+    /// The buffer of clusters that tables on disk are read through: its bytes and counters.
     pub fn buffer(&self) -> BufferInfo {
         self.0.buffer().info()
     }
 
-    /// Temp space.
+    /// Temp space: its directories, bytes and counters.
     pub fn temp(&self) -> TempInfo {
         self.0.temp().info()
     }

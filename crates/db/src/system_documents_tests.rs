@@ -1,6 +1,6 @@
 //! What docs say of the system tables is what the tables have.
 
-use crate::python_tests::rows;
+use crate::test_sessions::rows;
 use crate::{Database, DatabaseOptions};
 
 const SQL: &str = include_str!("../../../docs/sql.md");

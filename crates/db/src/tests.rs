@@ -9,25 +9,11 @@ use diligence_engine::plan::bytes;
 use diligence_sql::{Planned, Query, SqlFunctions};
 use futures::StreamExt;
 
+use crate::test_sessions::{error, rows};
 use crate::{Database, DatabaseOptions, ErrorKind, ResultKind, Session};
 
 fn session() -> Session {
     Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap().session()
-}
-
-/// A result as lines, without the frame.
-fn rows(session: &Session, sql: &str) -> Vec<String> {
-    let batches = session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
-    let table = pretty_format_batches(&batches).unwrap().to_string();
-    let lines = table.lines().filter(|line| line.starts_with('|')).skip(1);
-    lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join(" ")).collect()
-}
-
-fn error(session: &Session, sql: &str) -> diligence_base::Error {
-    match session.execute(sql).map(|result| result.collect()) {
-        Err(error) | Ok(Err(error)) => error,
-        Ok(Ok(_)) => panic!("{sql} succeeded"),
-    }
 }
 
 fn command(session: &Session, sql: &str) -> (String, Option<u64>) {

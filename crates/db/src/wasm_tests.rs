@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::datatypes::Int64Type;
-use arrow::util::pretty::pretty_format_batches;
 
-use crate::{Database, DatabaseOptions, Error, Result, Session, SessionOptions};
+use crate::test_sessions::{error, rows};
+use crate::{Database, DatabaseOptions, Result, SessionOptions};
 
 const PLUS: &str = "(module (func (export \"plus\") (param i64 i64) (result i64) (i64.add (local.get 0) (local.get 1)))
   (func (export \"twice\") (param f64) (result f64) (f64.add (local.get 0) (local.get 0))))";
@@ -38,21 +38,6 @@ fn has_machine(database: &Database) -> bool {
 
 fn plus(name: &str, module: &str) -> String {
     format!("CREATE FUNCTION {name}(x bigint, y bigint) RETURNS bigint LANGUAGE wasm IMMUTABLE AS '{module}', 'plus'")
-}
-
-fn rows(session: &Session, sql: &str) -> Vec<String> {
-    let result = session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let batches = result.collect().unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let table = pretty_format_batches(&batches).unwrap().to_string();
-    let lines = table.lines().filter(|line| line.starts_with('|')).skip(1);
-    lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join(" ")).collect()
-}
-
-fn error(session: &Session, sql: &str) -> Error {
-    match session.execute(sql).map(|result| result.collect()) {
-        Err(error) | Ok(Err(error)) => error,
-        Ok(Ok(_)) => panic!("{sql} succeeded"),
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::session::Session;
 
 impl Session {
-    /// Words of SQL's own, in capitals.
+    /// The keywords of SQL, in capitals.
     pub fn keywords() -> &'static [&'static str] {
         &KEYWORDS
     }

@@ -235,16 +235,7 @@ impl<'a> Replay<'a> {
                 let deleted = deleted.into_iter().map(|at| at as usize);
                 let there = segments.get(segment, seal);
                 let there = there.and_then(|there| StoredCluster::without(there, cluster as usize, deleted));
-                let rows = match (there, &mut self.lost) {
-                    (Err(error), Some(lost)) => {
-                        let before = lost.iter().filter(|lost| lost.statement == Some(statement)).count();
-                        let place = self.rows.get(&statement).map_or(0, Vec::len) + before;
-                        lost.push(LostCluster { statement: Some(statement), place, error, table: None });
-                        return Ok(());
-                    }
-                    (there, _) => there?,
-                };
-                self.rows.entry(statement).or_default().push(NewRows::Stored(rows.in_fragment(fragment)));
+                self.stored(statement, there.map(|rows| rows.in_fragment(fragment)))?;
             }
             Record::Keys { statement, key, covered, files } => {
                 let files = files.into_iter().map(|(number, seal)| segments.keys(number, seal)).collect::<Result<_>>();
@@ -279,16 +270,7 @@ impl<'a> Replay<'a> {
                 catalog.restore(ObjectId(id), &name, Relation::Composite(Arc::new(definition)))?;
             }
             Record::CreateDomain { id, name, array, base, default, checks } => {
-                let check = |(name, condition): (String, String)| {
-                    Ok(Check { name, condition: Arc::new(surroundings.expression(&condition)?) })
-                };
-                let default = default.map(|default| surroundings.expression(&default)).transpose()?;
-                let checks = checks.into_iter().map(check).collect::<Result<_>>()?;
-                let column = base.fields().first();
-                let definition = column.and_then(|column| {
-                    DomainDefinition::of_column(column, default.map(Arc::new), checks, ObjectId(array))
-                });
-                let definition = definition.ok_or_else(|| Error::bug(format!("the domain {name} is of no type")))?;
+                let definition = self.domain(&name, ObjectId(array), &base, default, checks)?;
                 catalog.restore(ObjectId(id), &name, Relation::Domain(Arc::new(definition)))?;
             }
             Record::CreateCollation { id, name, order } => {
@@ -326,6 +308,41 @@ impl<'a> Replay<'a> {
             Record::End { next_object } => catalog.reserve_ids(next_object),
         }
         Ok(())
+    }
+
+    /// The rows of a cluster are a statement's, if they could be read; of an image that does without, they are lost.
+    fn stored(&mut self, statement: u64, rows: Result<StoredCluster>) -> Result<()> {
+        let rows = match (rows, &mut self.lost) {
+            (Err(error), Some(lost)) => {
+                let before = lost.iter().filter(|lost| lost.statement == Some(statement)).count();
+                let place = self.rows.get(&statement).map_or(0, Vec::len) + before;
+                lost.push(LostCluster { statement: Some(statement), place, error, table: None });
+                return Ok(());
+            }
+            (rows, _) => rows?,
+        };
+        self.rows.entry(statement).or_default().push(NewRows::Stored(rows));
+        Ok(())
+    }
+
+    /// A domain as it is written down: its type is that of the one column of `base`.
+    fn domain(
+        &self,
+        name: &RelationName,
+        array: ObjectId,
+        base: &SchemaRef,
+        default: Option<String>,
+        checks: Vec<(String, String)>,
+    ) -> Result<DomainDefinition> {
+        let check = |(name, condition): (String, String)| {
+            Ok(Check { name, condition: Arc::new(self.surroundings.expression(&condition)?) })
+        };
+        let default = default.map(|default| self.surroundings.expression(&default)).transpose()?;
+        let checks = checks.into_iter().map(check).collect::<Result<_>>()?;
+        let column = base.fields().first();
+        let definition =
+            column.and_then(|column| DomainDefinition::of_column(column, default.map(Arc::new), checks, array));
+        definition.ok_or_else(|| Error::bug(format!("the domain {name} is of no type")))
     }
 
     fn create_table(&mut self, table: TableRecord) -> Result<()> {

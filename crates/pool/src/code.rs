@@ -247,6 +247,24 @@ pub struct CodeSpec {
     pub steps: Steps,
 }
 
+#[cfg(test)]
+impl CodeSpec {
+    /// A function of nothing that gives a text, for tests to change.
+    pub(crate) fn of_text(source: &str) -> Self {
+        Self {
+            name: "f".to_owned(),
+            parameters: vec![],
+            returns: Kind::Text,
+            form: Form::Rows,
+            source: source.to_owned(),
+            export: String::new(),
+            columns: vec![],
+            limits: FunctionLimits::default(),
+            steps: Steps::default(),
+        }
+    }
+}
+
 /// A function that a pool knows.
 #[derive(Debug)]
 pub struct Code {
@@ -340,19 +358,7 @@ mod tests {
 
     #[test]
     fn slow_functions_get_few_rows_at_once() {
-        let (parameters, source) = (vec![], String::new());
-        let spec = CodeSpec {
-            name: "f".to_owned(),
-            parameters,
-            returns: Kind::Text,
-            form: Form::Rows,
-            source,
-            export: String::new(),
-            columns: vec![],
-            limits: FunctionLimits::default(),
-            steps: Steps::default(),
-        };
-        let code = Code::new(spec, 1);
+        let code = Code::new(CodeSpec::of_text(""), 1);
         assert_eq!(code.rows_at_once(), 1);
         assert!(!code.is_brief(1), "nobody knows");
         code.took(1, Duration::from_micros(1));

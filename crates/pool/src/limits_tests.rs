@@ -11,7 +11,7 @@ use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{SystemClock, ThreadSpawn};
 use diligence_base::{Error, Result};
 
-use crate::{Answer, Caller, CodeSpec, Form, Kind, Pool, PoolOptions, Steps};
+use crate::{Answer, Caller, CodeSpec, Kind, Pool, PoolOptions};
 
 fn pool() -> Option<Arc<Pool>> {
     let mut found = Command::new("python3");
@@ -43,17 +43,8 @@ const FREE: FunctionLimits =
 
 /// The value of a function of one number under limits of its own, for 7.
 fn one(pool: &Pool, source: &str, limits: FunctionLimits, caller: &dyn Caller) -> Result<i64, Error> {
-    let code = pool.code(CodeSpec {
-        name: "f".to_owned(),
-        parameters: vec![("x".to_owned(), Kind::BigInt)],
-        returns: Kind::BigInt,
-        form: Form::Rows,
-        source: source.to_owned(),
-        export: String::new(),
-        columns: vec![],
-        limits,
-        steps: Steps::default(),
-    });
+    let parameters = vec![("x".to_owned(), Kind::BigInt)];
+    let code = pool.code(CodeSpec { parameters, returns: Kind::BigInt, limits, ..CodeSpec::of_text(source) });
     let column: ArrayRef = Arc::new(Int64Array::from(vec![7]));
     match pool.call(&code, &[column], 1, caller)?.as_slice() {
         [Answer::Values(values)] => Ok(values.as_primitive::<Int64Type>().value(0)),

@@ -479,10 +479,8 @@ fn ending_of(_pid: u32) -> Option<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
-    use diligence_base::function_limits::FunctionLimits;
-
     use super::*;
-    use crate::code::{Code, CodeSpec, Form, Kind, Steps};
+    use crate::code::{Code, CodeSpec};
     use crate::wire;
 
     /// However the engine ends, its end of the pipe is closed then.
@@ -494,19 +492,7 @@ mod tests {
         else {
             return eprintln!("not tested: there is no python3 here");
         };
-        let (parameters, source) = (vec![], "while True: pass".to_owned());
-        let spec = CodeSpec {
-            name: "spin".to_owned(),
-            parameters,
-            returns: Kind::Text,
-            form: Form::Rows,
-            source,
-            export: String::new(),
-            columns: vec![],
-            limits: FunctionLimits::default(),
-            steps: Steps::default(),
-        };
-        let code = Code::new(spec, 1);
+        let code = Code::new(CodeSpec::of_text("while True: pass"), 1);
         let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));
         assert!(matches!(loaded, Ok(Reply::Loaded)), "{loaded:?}");
         process.tell(&wire::call(&code, 2, &[], 1).unwrap(), &Nobody).unwrap();

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Int32Array, Int64Array, StringViewArray};
 use arrow::datatypes::{Float64Type, Int64Type};
-use diligence_base::function_limits::FunctionLimits;
 use diligence_base::seams::{SystemClock, ThreadSpawn};
 use diligence_base::{Error, ErrorKind};
 use parking_lot::Mutex;
@@ -34,17 +33,7 @@ fn pool() -> Option<Arc<Pool>> {
 
 fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -> Arc<Code> {
     let parameters = parameters.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
-    pool.code(CodeSpec {
-        name: "f".to_owned(),
-        parameters,
-        returns,
-        form: Form::Rows,
-        source: source.to_owned(),
-        export: String::new(),
-        columns: vec![],
-        limits: FunctionLimits::default(),
-        steps: Steps::default(),
-    })
+    pool.code(CodeSpec { parameters, returns, ..CodeSpec::of_text(source) })
 }
 
 fn numbers(values: impl IntoIterator<Item = i64>) -> Vec<ArrayRef> {

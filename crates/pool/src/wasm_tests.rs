@@ -47,18 +47,8 @@ fn code(pool: &Pool, parameters: &[Kind], returns: Kind, form: Form, source: &st
         GREATER => "greater",
         _ => "f",
     };
-    let (name, export) = ("f".to_owned(), export.to_owned());
-    pool.code(CodeSpec {
-        name,
-        parameters,
-        returns,
-        form,
-        source: source.to_owned(),
-        export,
-        columns: vec![],
-        limits: FunctionLimits::default(),
-        steps: Steps::default(),
-    })
+    let export = export.to_owned();
+    pool.code(CodeSpec { parameters, returns, form, export, ..CodeSpec::of_text(source) })
 }
 
 fn values(answers: Vec<Answer>) -> ArrayRef {

@@ -200,19 +200,7 @@ impl RoleChange {
                 }
                 Ok(())
             }
-            Self::Leave { roles, members, only_admin } => {
-                for role in roles {
-                    authority.check_admin(role, by)?;
-                    for member in members {
-                        let known = authority.roles.get_mut(member).ok_or_else(|| no_role(member))?;
-                        match known.member_of.get_mut(role) {
-                            Some(membership) if *only_admin => membership.is_admin = false,
-                            _ => drop(known.member_of.remove(role)),
-                        }
-                    }
-                }
-                Ok(())
-            }
+            Self::Leave { roles, members, only_admin } => leave(authority, roles, members, *only_admin, by),
             Self::Grant(change) => authority.change_grants(change, by),
             Self::Own { subjects, owner } => {
                 subjects.iter().for_each(|subject| authority.set_owner(*subject, owner));
@@ -227,20 +215,47 @@ impl RoleChange {
                 Ok(())
             }
             Self::Forget { roles } => {
-                let is_one = |name: &str| roles.iter().any(|role| role == name);
-                for known in authority.subjects.values_mut() {
-                    if let Some(grants) = &mut known.grants {
-                        grants.retain(|grant| !is_one(&grant.grantee) || known.owner.as_ref() == Some(&grant.grantee));
-                    }
-                }
-                authority.defaults.retain(|of, _| !is_one(&of.role));
-                for known in authority.defaults.values_mut() {
-                    if let Some(grants) = &mut known.grants {
-                        grants.retain(|grant| !is_one(&grant.grantee));
-                    }
-                }
+                forget(authority, roles);
                 Ok(())
             }
+        }
+    }
+}
+
+/// Ends memberships, or takes only the right to administer them. Fails with kind `Input` if a member is not there, or
+/// `by` may not.
+fn leave(
+    authority: &mut Authority,
+    roles: &[String],
+    members: &[String],
+    only_admin: bool,
+    by: &Speaker,
+) -> Result<()> {
+    for role in roles {
+        authority.check_admin(role, by)?;
+        for member in members {
+            let known = authority.roles.get_mut(member).ok_or_else(|| no_role(member))?;
+            match known.member_of.get_mut(role) {
+                Some(membership) if only_admin => membership.is_admin = false,
+                _ => drop(known.member_of.remove(role)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes what was granted to roles, but for what they own.
+fn forget(authority: &mut Authority, roles: &[String]) {
+    let is_one = |name: &str| roles.iter().any(|role| role == name);
+    for known in authority.subjects.values_mut() {
+        if let Some(grants) = &mut known.grants {
+            grants.retain(|grant| !is_one(&grant.grantee) || known.owner.as_ref() == Some(&grant.grantee));
+        }
+    }
+    authority.defaults.retain(|of, _| !is_one(&of.role));
+    for known in authority.defaults.values_mut() {
+        if let Some(grants) = &mut known.grants {
+            grants.retain(|grant| !is_one(&grant.grantee));
         }
     }
 }

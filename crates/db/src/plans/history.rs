@@ -35,7 +35,7 @@ impl PlanHistory {
         self.template.clone().unwrap_or_else(|| self.clone())
     }
 
-    /// What the plan used.
+    /// What the plan used the last time, or else a plan of its template; `None` if none has run.
     pub fn used(&self) -> Option<Used> {
         let own = *self.last.lock();
         own.or_else(|| self.template.as_ref()?.used())

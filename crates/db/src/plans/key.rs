@@ -66,7 +66,7 @@ impl GenericKey {
         self.identity
     }
 
-    /// The types of the parameters.
+    /// The types of the parameters, in the order of their numbers.
     pub fn types(&self) -> &[DataType] {
         &self.types
     }

@@ -161,7 +161,7 @@ impl PlanCache {
         generics.insert(key, RememberedGeneric { plan, history: generic.history });
     }
 
-    /// The syntax tree of a text.
+    /// The syntax tree of a text, if it is remembered: long texts are not.
     pub fn parsed(&self, identity: PlanningIdentity, text: &str) -> Option<ParsedStatement> {
         if text.len() > PARSED_BYTES_MAX {
             return None;
@@ -182,7 +182,7 @@ impl PlanCache {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counters now.
+    /// How many plans there are now, and the hits and misses since the database was opened.
     pub fn info(&self) -> PlanCacheInfo {
         PlanCacheInfo {
             plans: self.plans.lock().len(),

@@ -111,7 +111,7 @@ impl PlannedStatement {
         self.planned.schema()
     }
 
-    /// Whether it only reads.
+    /// Whether it only reads: it changes no table and no name, and locks no row.
     pub fn is_read_only(&self) -> bool {
         match &self.planned {
             Planned::Query(query, _) => !query.is_locking,
@@ -175,14 +175,19 @@ impl PlannedStatement {
             return None;
         }
         let planned = Planned::Query(query.clone(), uses.clone());
-        Some(Self {
+        Some(self.to_start(planned))
+    }
+
+    /// The statement with another plan, to start anew.
+    fn to_start(&self, planned: Planned) -> Self {
+        Self {
             text: self.text.clone(),
             planned,
             needs: self.needs,
             waits_for_memory: true,
             work_expected_ns: 0,
             source: None,
-        })
+        }
     }
 
     /// The same statement as it is kept for another run: without the rows of tables in memory. `None` if it can start
@@ -204,14 +209,7 @@ impl PlannedStatement {
         let (is_locking, is_calling) = (query.is_locking, query.is_calling);
         let query = Query { is_locking, is_calling, ..Query::new(plan, tables) };
         let planned = Planned::Query(Arc::new(query), Some(uses));
-        Some(Self {
-            text: self.text.clone(),
-            planned,
-            needs: self.needs,
-            waits_for_memory: true,
-            work_expected_ns: 0,
-            source: None,
-        })
+        Some(self.to_start(planned))
     }
 
     /// What [`fingerprint`](Self::fingerprint) tells of the rows that a planner's session sees now; `None` if the

@@ -1,4 +1,5 @@
-//! What tables are declared with: indexes, constraints, defaults, comments and sequences, as PostgreSQL lists them.
+//! What tables are declared with: indexes, defaults and sequences, as PostgreSQL lists them; constraints and comments
+//! have modules of their own.
 //!
 //! Keys, conditions and references have no numbers of their own. Each gets one from the table's number and its place
 //! among the table's, so that joins find it as long as the table stays as it is.
@@ -6,39 +7,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use diligence_base::ids::ObjectId;
-use diligence_catalog::authority::{Subject, Topic};
 use diligence_catalog::operator_classes::{default_class, method_oid, named_class};
-use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Identity, Key, KeyKind};
 use diligence_catalog::{
     NativeTable, Object, Piece, PieceRows, Relation, SessionSnapshot, declared_oid, shown_default,
 };
 use diligence_types::SqlType;
 
-use super::collation_oid;
+use super::collations::collation_oid;
 use super::definitions::{
-    collated_column, deferred, index_definition, key_condition, key_definition, key_expressions, key_parts, key_types,
-    quoted, reference_definition, short_index_definition,
+    collated_column, index_definition, key_condition, key_expressions, key_parts, key_types, quoted,
+    short_index_definition,
 };
 use super::roles;
 use super::rows::Cell;
-use super::triggers::{self, TriggerConstraint};
 
 /// Numbers of defaults begin here, and so many of them are a table's.
 const DEFAULTS_FROM: i64 = 100_000_000;
 const OF_TABLE: i64 = 1024;
-/// The numbers of the tables of `pg_catalog` that have what comments are of.
-const PG_CLASS: u32 = 1259;
-const PG_TYPE: u32 = 1247;
-const PG_PROC: u32 = 1255;
-const PG_CONSTRAINT: u32 = 2606;
-const PG_NAMESPACE: u32 = 2615;
-const PG_TRIGGER: u32 = 2620;
-const PG_COLLATION: u32 = 3456;
+/// The number of `pg_class`.
+pub(super) const PG_CLASS: u32 = 1259;
 
 /// The kinds, in the order of their numbers.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Index,
     Key,
     Check,
@@ -46,18 +38,20 @@ enum Kind {
 }
 
 /// A table with what it is declared with.
-struct Declared {
-    object: Arc<Object>,
-    table: Arc<NativeTable>,
-    schema_oid: u32,
+pub(super) struct Declared {
+    pub(super) object: Arc<Object>,
+    pub(super) table: Arc<NativeTable>,
+    pub(super) schema_oid: u32,
 }
 
 impl Declared {
-    fn number(&self, kind: Kind, place: usize) -> Cell {
+    /// The number of what is declared at a place among those of its kind.
+    pub(super) fn number(&self, kind: Kind, place: usize) -> Cell {
         Cell::Number(declared_oid(self.object.oid(), kind as i64, place))
     }
 
-    fn columns(&self, names: &[String]) -> Cell {
+    /// The numbers of columns, counted from 1.
+    pub(super) fn columns(&self, names: &[String]) -> Cell {
         let place = |name: &String| self.table.schema().index_of(name).map_or(0, |place| place as i64 + 1);
         Cell::Numbers(names.iter().map(place).collect())
     }
@@ -90,12 +84,14 @@ impl Declared {
         Cell::Numbers(key_types(&self.table, key).iter().enumerate().map(class).collect())
     }
 
-    fn keys(&self) -> impl Iterator<Item = (usize, &Key)> {
+    /// Its keys and indexes, each with its place.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &Key)> {
         self.table.rules().keys.iter().enumerate()
     }
 }
 
-fn declared(snapshot: &SessionSnapshot) -> Vec<Declared> {
+/// The tables that the session sees and may read.
+pub(super) fn declared(snapshot: &SessionSnapshot) -> Vec<Declared> {
     let readable = snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name));
     let table = |object: &Arc<Object>| match &object.relation {
         Relation::Native(table) if snapshot.sees(&object.name) => Some(Declared {
@@ -281,251 +277,6 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         }
     }
     rows
-}
-
-/// The text of a constraint.
-struct ConstraintText {
-    whole: String,
-    /// Of one that refers to another table, how it is shown where that needs no schema, the schema and the table.
-    short: Option<(String, u32, u32)>,
-}
-
-impl From<String> for ConstraintText {
-    fn from(whole: String) -> Self {
-        Self { whole, short: None }
-    }
-}
-
-/// A constraint: its row in `pg_constraint`, and its text.
-fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, ConstraintText)> {
-    let mut rows = Vec::new();
-    let tables = declared(snapshot);
-    for of in &tables {
-        let rules = of.table.rules();
-        let row = |number: Cell, name: &str, kind: &str, index: Cell, referred: u32, actions: [&str; 3]| {
-            let [update, delete, matching] = actions;
-            vec![
-                number,
-                name.into(),
-                of.schema_oid.into(),
-                kind.into(),
-                false.into(),
-                false.into(),
-                (!rules.unproven.contains(name)).into(),
-                of.object.oid().into(),
-                0.into(),
-                index,
-                0.into(),
-                referred.into(),
-                update.into(),
-                delete.into(),
-                matching.into(),
-                true.into(),
-                0.into(),
-                (kind != "c").into(),
-            ]
-        };
-        /// Where a row says whether it is deferrable, and behind that, whether it is deferred.
-        const DEFERRABLE: usize = 4;
-        const NONE: [&str; 3] = [" ", " ", " "];
-        for (place, key) in of.keys().filter(|(_, key)| key.kind.is_constraint()) {
-            let kind = match key.kind {
-                KeyKind::Primary => "p",
-                KeyKind::Exclusion => "x",
-                _ => "u",
-            };
-            let number = of.number(Kind::Key, place);
-            let mut cells = row(number, &key.name, kind, of.number(Kind::Index, place), 0, NONE);
-            cells[DEFERRABLE] = key.is_deferrable().into();
-            cells[DEFERRABLE + 1] = (key.deferral == Deferral::Deferred).into();
-            cells.push(of.columns(&key.columns));
-            rows.push((cells, key_definition(key).into()));
-        }
-        for (place, check) in rules.checks.iter().enumerate() {
-            let number = of.number(Kind::Check, place);
-            let text = check.condition.to_string();
-            let mut cells = row(number, &check.name, "c", 0.into(), 0, NONE);
-            let columns = of.table.schema().fields().iter().map(|field| field.name().clone());
-            let named = columns.filter(|column| mentions(&text, column)).collect::<Vec<_>>();
-            cells.push(of.columns(&named));
-            rows.push((cells, format!("CHECK ({text}){}", unproven(rules, &check.name)).into()));
-        }
-        for (place, reference) in rules.references.iter().enumerate() {
-            let referred = tables.iter().find(|other| other.object.id == reference.table);
-            let Some(referred) = referred else { continue };
-            let action = |action: ReferenceAction| match action {
-                ReferenceAction::Refuse => "a",
-                ReferenceAction::Restrict => "r",
-                ReferenceAction::Cascade => "c",
-                ReferenceAction::SetNull => "n",
-                ReferenceAction::SetDefault => "d",
-            };
-            let is_it = |(_, key): &(usize, &Key)| key.refers_to(&reference.referred);
-            let index = referred.keys().find(is_it).map_or(0.into(), |(place, _)| referred.number(Kind::Index, place));
-            let number = of.number(Kind::Reference, place);
-            let matches = if reference.is_full { "f" } else { "s" };
-            let actions = [action(reference.on_update), action(reference.on_delete), matches];
-            let mut cells = row(number, &reference.name, "f", index, referred.object.oid(), actions);
-            cells[DEFERRABLE] = reference.is_deferrable().into();
-            cells[DEFERRABLE + 1] = (reference.deferral == Deferral::Deferred).into();
-            cells.push(of.columns(&reference.columns));
-            cells.push(referred.columns(&reference.referred));
-            let set = &reference.set_columns;
-            cells.extend([Cell::Null, Cell::Null, Cell::Null]);
-            cells.push(if set.is_empty() { Cell::Null } else { of.columns(set) });
-            let text = |name: &str| {
-                let unproven = unproven(rules, &reference.name);
-                format!("{}{unproven}", reference_definition(reference, name))
-            };
-            let name = &referred.object.name;
-            let whole = text(&format!("{}.{}", quoted(&name.schema), quoted(&name.name)));
-            let short = Some((text(&quoted(&name.name)), referred.schema_oid, referred.object.oid()));
-            rows.push((cells, ConstraintText { whole, short }));
-        }
-    }
-    for (object, domain, definition) in snapshot.catalog.domains().filter(|(object, ..)| snapshot.sees(&object.name)) {
-        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-        for (place, check) in definition.checks.iter().enumerate() {
-            let zero = || Cell::Number(0);
-            let head: [Cell; 9] = [
-                Cell::Number(declared_oid(domain.oid, Kind::Check as i64, place)),
-                check.name.as_str().into(),
-                schema.into(),
-                "c".into(),
-                false.into(),
-                false.into(),
-                true.into(),
-                zero(),
-                domain.oid.into(),
-            ];
-            let rest: [Cell; 9] =
-                [zero(), zero(), zero(), " ".into(), " ".into(), " ".into(), true.into(), 0.into(), false.into()];
-            rows.push((head.into_iter().chain(rest).collect(), format!("CHECK ({})", check.condition).into()));
-        }
-    }
-    for TriggerConstraint { number, object, trigger } in triggers::constraints(snapshot) {
-        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-        let head: [Cell; 7] = [
-            Cell::Number(number),
-            trigger.name.as_str().into(),
-            schema.into(),
-            "t".into(),
-            trigger.is_deferrable().into(),
-            (trigger.constraint == Some(Deferral::Deferred)).into(),
-            true.into(),
-        ];
-        let zero = || Cell::Number(0);
-        let rest: [Cell; 11] = [
-            object.oid().into(),
-            zero(),
-            zero(),
-            zero(),
-            zero(),
-            " ".into(),
-            " ".into(),
-            " ".into(),
-            true.into(),
-            zero(),
-            true.into(),
-        ];
-        rows.push((
-            head.into_iter().chain(rest).collect(),
-            format!("TRIGGER{}", deferred(trigger.constraint.unwrap_or_default())).into(),
-        ));
-    }
-    rows
-}
-
-/// What stands behind a constraint that older rows may break.
-fn unproven(rules: &TableRules, name: &str) -> &'static str {
-    if rules.unproven.contains(name) { " NOT VALID" } else { "" }
-}
-
-/// Whether a text has a word.
-fn mentions(text: &str, word: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    text.split(|c: char| !is_part(c)).any(|part| part == word)
-}
-
-pub(super) fn constraints(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    all_constraints(snapshot).into_iter().map(|(row, _)| row).collect()
-}
-
-/// What `pg_get_constraintdef` looks into.
-pub(super) fn constraint_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let rows = all_constraints(snapshot).into_iter();
-    let row = |(mut row, text): (Vec<Cell>, ConstraintText)| {
-        let (short, schema, table) = match text.short {
-            Some((short, schema, table)) => (short.into(), schema.into(), table.into()),
-            None => (Cell::Null, Cell::Null, Cell::Null),
-        };
-        vec![row.swap_remove(0), text.whole.into(), short, schema, table]
-    };
-    rows.map(row).collect()
-}
-
-pub(super) fn comments(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let mut rows = Vec::new();
-    for of in declared(snapshot) {
-        for (column, text) in &of.table.rules().comments {
-            let place = match column.as_str() {
-                "" => 0,
-                column => of.table.schema().index_of(column).map_or(-1, |place| place as i64 + 1),
-            };
-            rows.push(vec![of.object.oid().into(), PG_CLASS.into(), Cell::Number(place), text.as_str().into()]);
-        }
-    }
-    for (topic, text) in snapshot.catalog.authority().comments() {
-        if let Some((number, class, column)) = topic_numbers(snapshot, topic) {
-            rows.push(vec![number, class.into(), Cell::Number(column), text.as_str().into()]);
-        }
-    }
-    rows
-}
-
-/// The number of what a comment is of, that of the table which has it, and the column; `None` for what the session does
-/// not see, and for what is not of this database alone.
-fn topic_numbers(snapshot: &SessionSnapshot, topic: &Topic) -> Option<(Cell, u32, i64)> {
-    let object_of = |id: ObjectId| {
-        let mut objects = snapshot.catalog.all_objects();
-        objects.find(|object| object.id == id).filter(|object| snapshot.sees(&object.name))
-    };
-    match topic {
-        Topic::Subject(Subject::Database | Subject::Language(_)) | Topic::Role(_) => None,
-        Topic::Subject(Subject::Schema(id)) => {
-            let (name, _) = snapshot.catalog.schemas().find(|(_, known)| known == id)?;
-            Some((snapshot.schema_oid(name)?.into(), PG_NAMESPACE, 0))
-        }
-        Topic::Subject(Subject::Object(id)) => {
-            let object = object_of(*id)?;
-            let class = match &object.relation {
-                Relation::Routine(_) => PG_PROC,
-                Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => PG_TYPE,
-                Relation::Collation(_) => PG_COLLATION,
-                _ => PG_CLASS,
-            };
-            Some((object.oid().into(), class, 0))
-        }
-        Topic::Subject(Subject::Column(id, number)) => {
-            let object = object_of(*id)?;
-            let place = object.relation.schema().ok()?.index_of(&object.column_of(*number)?).ok()?;
-            Some((object.oid().into(), PG_CLASS, place as i64 + 1))
-        }
-        Topic::Index(table, name) => {
-            let of = declared(snapshot).into_iter().find(|of| of.object.id == *table)?;
-            let (place, _) = of.keys().find(|(_, key)| key.name == *name)?;
-            Some((of.number(Kind::Index, place), PG_CLASS, 0))
-        }
-        Topic::Constraint(of, name) => {
-            let (of, name) = (Cell::from(object_of(*of)?.oid()), Cell::from(name.as_str()));
-            // Number, name, …, the table, the domain.
-            let is_it =
-                |row: &Vec<Cell>| row.get(1) == Some(&name) && (row.get(7) == Some(&of) || row.get(8) == Some(&of));
-            let number = constraints(snapshot).into_iter().find(is_it)?.into_iter().next()?;
-            Some((number, PG_CONSTRAINT, 0))
-        }
-        Topic::Trigger(table, name) => Some((triggers::number_of(snapshot, *table, name)?, PG_TRIGGER, 0)),
-    }
 }
 
 fn sequences(snapshot: &SessionSnapshot) -> Vec<(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)> {

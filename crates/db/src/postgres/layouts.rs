@@ -3,8 +3,6 @@
 
 use diligence_catalog::types::PostgresType;
 
-use super::reading_function;
-
 /// Numbers of types whose values begin at multiples of eight bytes.
 const OF_EIGHT: [u32; 14] = [20, 701, 1083, 1114, 1184, 1186, 1266, 3908, 3910, 3926, 4533, 4534, 4536, 2249];
 /// Of one byte.
@@ -106,5 +104,20 @@ impl Layout<'_> {
             "jsonb" => "jsonb_subscript_handler",
             _ => "-",
         }
+    }
+}
+
+/// The name of the function that reads a type's values (`in`), or shows them (`out`).
+pub(super) fn reading_function(name: &str, what: &str) -> String {
+    match name {
+        // Those of enums, ranges and their kin are the same for all.
+        "enum" | "record" | "domain" | "json" | "jsonb" | "date" | "time" | "timetz" | "timestamp" | "timestamptz"
+        | "interval" | "numeric" | "uuid" | "inet" | "cidr" | "macaddr" | "macaddr8" | "bit" | "varbit" | "void" => {
+            format!("{name}_{what}")
+        }
+        name if name.ends_with("multirange") => format!("multirange_{what}"),
+        name if name.ends_with("range") => format!("range_{what}"),
+        "refcursor" => format!("text{what}"),
+        name => format!("{name}{what}"),
     }
 }

@@ -8,12 +8,16 @@
 //! tables of one statement are computed from the same snapshot.
 
 mod activity;
+mod collations;
 mod column_statistics;
+mod comments;
+mod constraints;
 mod declared;
 pub(crate) mod definitions;
 mod empty;
 mod known;
 mod layouts;
+mod listed_types;
 mod operators;
 mod roles;
 mod routines;
@@ -34,15 +38,16 @@ use diligence_catalog::privileges::{DATABASE_OID, OWNER_OID};
 use diligence_catalog::system_catalogs::SYSTEM_CATALOGS;
 pub use diligence_catalog::types::*;
 use diligence_catalog::{
-    CATALOG_NAME, ComputedTable, DomainDefinition, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation,
-    SYSTEM_SCHEMA, SessionSnapshot, View,
+    CATALOG_NAME, ComputedTable, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, SYSTEM_SCHEMA, SessionSnapshot,
+    View,
 };
-
-use declared::IndexClass;
 use diligence_types::SqlType;
-use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use diligence_types::text::zones;
-use layouts::Layout;
+
+use collations::{collation_oid, own_collation};
+use declared::IndexClass;
+use layouts::{Layout, reading_function};
+use listed_types::{ListedType, listed_types};
 use rows::{CatalogTable, Cell};
 
 use crate::activity::Activities;
@@ -311,150 +316,11 @@ const EXTENSIONS: [(&str, &str, &str); 4] = [
     ("uuid-ossp", "1.1", "generate universally unique identifiers (UUIDs)"),
 ];
 
-/// `pg_collation`: PostgreSQL's collations, and those that statements made.
-fn collations(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let row = |collation: &Collation, schema: u32| {
-        let provider = match &collation.order {
-            TextOrder::Icu { .. } => "i",
-            _ if collation.is_default() => "d",
-            _ => "c",
-        };
-        let locale = match (&collation.order, collation.name.as_str()) {
-            (TextOrder::Icu { .. }, _) | (_, "default") => Cell::Null,
-            (_, "POSIX") => "POSIX".into(),
-            _ => "C".into(),
-        };
-        let of_icu = match &collation.order {
-            TextOrder::Icu { locale, .. } => locale.as_str().into(),
-            _ => Cell::Null,
-        };
-        let encoding = if collation.name == "ucs_basic" { 6 } else { -1 };
-        vec![
-            collation.oid.into(),
-            collation.name.as_str().into(),
-            schema.into(),
-            OWNER_OID.into(),
-            provider.into(),
-            collation.is_deterministic().into(),
-            encoding.into(),
-            locale.clone(),
-            locale,
-            of_icu,
-            Cell::Null,
-        ]
-    };
-    let mut rows = Collation::all_predefined().map(|collation| row(&collation, CATALOG_OID)).collect::<Vec<_>>();
-    for (object, collation) in snapshot.catalog.collations() {
-        if snapshot.sees(&object.name) {
-            rows.push(row(&collation, snapshot.schema_oid(&object.name.schema).unwrap_or_default()));
-        }
-    }
-    rows
-}
-
-/// The number of the collation of a column or a type; 0 of one that has none.
-pub(super) fn collation_oid(sql_type: &SqlType) -> u32 {
-    let sql_type = sql_type.base();
-    match (sql_type.collation(), sql_type.innermost()) {
-        (Some(collation), _) => collation.oid,
-        (None, SqlType::Name) => C_OID,
-        (None, other) if other.is_collatable() => DEFAULT_OID,
-        (None, _) => 0,
-    }
-}
-
-/// The same of a type of PostgreSQL's, or of its arrays.
-fn own_collation(known: &PostgresType) -> u32 {
-    SqlType::parse(known.sql_name).map_or(0, |sql_type| collation_oid(&sql_type))
-}
-
-/// A type as the tables list it.
-struct ListedType {
-    name: String,
-    /// Its name in SQL.
-    sql_name: String,
-    schema: u32,
-    /// `b`, `r` for a range, `m` for a multirange, `e` for an enum, `c` for a composite type, `d` for a domain, `p` for
-    /// one that no column has.
-    kind: &'static str,
-    known: PostgresType,
-    /// What a domain demands.
-    domain: Option<Arc<DomainDefinition>>,
-}
-
-/// Every type, without those of arrays.
-fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
-    let known = TYPES.iter().map(|known| ListedType {
-        name: known.name.to_owned(),
-        sql_name: known.sql_name.to_owned(),
-        schema: CATALOG_OID,
-        kind: match known.category {
-            "R" if known.name.ends_with("multirange") => "m",
-            "R" => "r",
-            "X" => "p",
-            _ => "b",
-        },
-        known: *known,
-        domain: None,
-    });
-    let made = snapshot.catalog.enums().filter(|(object, _)| snapshot.sees(&object.name)).map(|(object, one)| {
-        let known = PostgresType {
-            oid: one.oid,
-            name: "enum",
-            sql_name: "enum",
-            bytes: 4,
-            array_oid: one.array_oid,
-            category: "E",
-        };
-        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-        ListedType { sql_name: one.to_string(), name: one.name, schema, kind: "e", known, domain: None }
-    });
-    let rows = snapshot.catalog.composites().filter(|(object, _)| snapshot.sees(&object.name));
-    let rows = rows.filter_map(|(object, one)| {
-        let own = one.composite_name()?;
-        let known = PostgresType {
-            oid: own.oid,
-            name: "record",
-            sql_name: "record",
-            bytes: -1,
-            array_oid: own.array_oid,
-            category: "C",
-        };
-        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-        let (sql_name, name) = (one.to_string(), own.name.clone());
-        Some(ListedType { sql_name, name, schema, kind: "c", known, domain: None })
-    });
-    let domains = snapshot.catalog.domains().filter(|(object, ..)| snapshot.sees(&object.name));
-    let domains = domains.map(|(object, one, definition)| {
-        let base = diligence_catalog::types::field_type(&one.base.base().field("value", true)).element;
-        let known = PostgresType { oid: one.oid, name: "domain", sql_name: "domain", array_oid: one.array_oid, ..base };
-        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-        let domain = Some(definition.clone());
-        ListedType { sql_name: one.to_string(), name: one.name, schema, kind: "d", known, domain }
-    });
-    known.chain(made).chain(rows).chain(domains).collect()
-}
-
 /// The number of the type that a domain is declared with: another domain's, maybe.
 fn declared_oid(sql_type: &SqlType) -> u32 {
     match sql_type {
         SqlType::Domain(domain) => domain.oid,
         other => other.oid(),
-    }
-}
-
-/// The name of the function that reads a type's values (`in`), or shows them (`out`).
-fn reading_function(name: &str, what: &str) -> String {
-    match name {
-        // Those of enums, ranges and their kin are the same for all.
-        "enum" | "record" | "domain" | "json" | "jsonb" | "date" | "time" | "timetz" | "timestamp" | "timestamptz"
-        | "interval" | "numeric" | "uuid" | "inet" | "cidr" | "macaddr" | "macaddr8" | "bit" | "varbit" | "void" => {
-            format!("{name}_{what}")
-        }
-        name if name.ends_with("multirange") => format!("multirange_{what}"),
-        name if name.ends_with("range") => format!("range_{what}"),
-        "refcursor" => format!("text{what}"),
-        name => format!("{name}{what}"),
     }
 }
 
@@ -606,7 +472,7 @@ fn add_types(add: Add<'_>) {
         "pg_collation",
         "oid:p collname:n collnamespace:p collowner:p collprovider:c collisdeterministic:b collencoding:i collcollate collctype \
          colliculocale collversion",
-        collations,
+        collations::collations,
     );
     for (name, line, rows) in text_search::TABLES {
         add(name, line, rows);
@@ -657,9 +523,9 @@ fn add_declared(add: Add<'_>) {
         "oid:p conname:n connamespace:p contype:c condeferrable:b condeferred:b convalidated:b conrelid:p contypid:p \
          conindid:p conparentid:p confrelid:p confupdtype:c confdeltype:c confmatchtype:c conislocal:b coninhcount:i connoinherit:b conkey:S \
          confkey:S conpfeqop:P conppeqop:P conffeqop:P confdelsetcols:S conexclop:P conbin",
-        declared::constraints,
+        constraints::constraints,
     );
-    add("pg_description", "objoid:p classoid:p objsubid:i description", declared::comments);
+    add("pg_description", "objoid:p classoid:p objsubid:i description", comments::comments);
     add("pg_shdescription", "objoid:p classoid:p description", roles::comments);
     add(
         "pg_index",
@@ -702,7 +568,7 @@ fn add_texts(add: Add<'_>) {
     add(
         "pg_constraint_texts",
         "constraint_oid:o constraint_text constraint_short referred_schema:o referred_oid:o",
-        declared::constraint_definitions,
+        constraints::constraint_definitions,
     );
     for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
         add(name, declared::STATISTICS, declared::statistics);

@@ -10,6 +10,7 @@ use diligence_catalog::{Argument, ArgumentMode, Object, POSTGRES_SCHEMA, Relatio
 use diligence_types::functions;
 
 use super::definitions::quoted;
+use super::listed_types::listed_types;
 use super::roles;
 use super::rows::Cell;
 
@@ -82,7 +83,7 @@ struct Types(HashMap<String, u32>);
 impl Types {
     fn of(snapshot: &SessionSnapshot) -> Self {
         let mut numbers = HashMap::new();
-        for listed in super::listed_types(snapshot) {
+        for listed in listed_types(snapshot) {
             let known = listed.known;
             for name in [listed.name, listed.sql_name] {
                 numbers.entry(format!("{name}[]")).or_insert(known.array_oid);

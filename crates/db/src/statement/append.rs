@@ -62,7 +62,7 @@ impl Drop for OwnTransaction {
 }
 
 impl Append {
-    /// What functions print on the way.
+    /// What functions print while rows are added: those of defaults, conditions and triggers.
     pub fn printed(&self) -> Printed {
         self.result.printed()
     }
@@ -84,8 +84,9 @@ impl Append {
         Ok(())
     }
 
-    /// All rows were sent: the table has them when this returns, with their number. Fails with the error of the
-    /// statement; then the table is as it was.
+    /// Ends the rows: the table has all of them when this returns, and this is how many it has got. Fails with the
+    /// error of the statement, of kind `Value` if a row breaks a constraint, `Resource` if there is no memory, `File`
+    /// if it cannot be written; then the table is as it was.
     pub async fn finish(mut self) -> Result<u64> {
         poll_fn(|context| self.poll_room(context)).await?;
         self.rows.end();
@@ -137,7 +138,8 @@ impl Session {
     }
 
     /// The columns of a table that [`append`](Self::append) can add to: those that are not computed from others. Fails
-    /// with kind `Input` if there is no such table, or it may not be changed, `Unsupported` if it is not in memory.
+    /// with kind `Input` if there is no such table, or it may not be changed, `Unsupported` if its
+    /// rows are in files of others.
     pub fn appendable(&self, schema: Option<&str>, table: &str) -> Result<SchemaRef> {
         let snapshot = self.snapshot();
         let name = self.planner().table_to_append(&snapshot, schema, table);
@@ -157,15 +159,16 @@ impl Session {
         self.planner().copied_columns(&snapshot, &name, named)
     }
 
-    /// Begins to add rows to a table in memory. `columns` names the columns of what is sent, which are converted to the
-    /// table's types; columns that are not named get their defaults. Fails as [`appendable`](Self::appendable), and
-    /// with kind `Input` if the table has no such column.
+    /// Begins to add rows to a table of the database, in memory or on disk. `columns` names the columns of what is
+    /// sent, which are converted to the table's types; columns that are not named get their defaults. Fails as
+    /// [`appendable`](Self::appendable), and with kind `Input` if the table has no such column.
     pub fn begin_append(&self, schema: Option<&str>, table: &str, columns: &[String]) -> Result<Append> {
         self.begin_append_where(schema, table, columns, None, false)
     }
 
     /// As [`begin_append`](Self::begin_append), of those rows only for which a condition over the columns is true; with
-    /// `leaves_out_errors`, only of those whose texts are values of their columns' types.
+    /// `leaves_out_errors`, only of those whose texts are values of their columns' types. Fails as that does, and with
+    /// kind `Input` if the condition makes no sense.
     pub fn begin_append_where(
         &self,
         schema: Option<&str>,

@@ -18,19 +18,25 @@
 mod append;
 mod cancelling;
 mod current;
+mod done;
 mod elsewhere;
+mod explained;
 mod export;
 mod export_roles;
+mod held;
 mod maintenance;
 mod parse;
 mod pending;
 mod plan;
 mod procedures;
+mod pull;
 mod quoting;
 mod ready;
+mod restart;
 mod result;
 mod second_start;
 mod several;
+mod several_start;
 mod start;
 mod system_settings;
 #[cfg(test)]

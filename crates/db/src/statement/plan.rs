@@ -29,7 +29,7 @@ impl Session {
     }
 
     /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks.
-    /// Opens files. What fails without values need not fail with them.
+    /// Opens files. Fails as [`plan`](Self::plan) does; a statement that fails without values need not fail with them.
     pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<Arc<GenericPlan>>> {
         let plan = self.in_runtime(|| self.planner().plan_generic(&self.snapshot(), parsed.tree(), types))?;
         Ok(plan.map(|plan| Arc::new(GenericPlan::new(parsed, plan))))
@@ -57,9 +57,9 @@ impl PlannedStatement {
 
 impl GenericPlan {
     /// The statement with values, over the rows that a session sees now: arrays of one row, one for each of `$1`, `$2`,
-    /// …. `None` if it has to be planned anew. Looks at the times of files, so it may block for a moment. Fails if
-    /// there are not as many values as parameters, or if a value does not fit the type that the plan has for it. The
-    /// statement can still be planned with its values.
+    /// …. `None` if it has to be planned anew. Looks at the times of files, so it may block for a moment. Fails with
+    /// code 08P01 if there are fewer values than parameters, and if a value does not fit the type that the plan has for
+    /// it. The statement can still be planned with its values.
     pub fn with(self: &Arc<Self>, values: &[ArrayRef], session: &Session) -> Result<Option<PlannedStatement>> {
         self.with_values(values, session.planner())
     }

@@ -4,28 +4,30 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker, ready};
-use std::thread::Thread;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
-use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
-use diligence_catalog::locks::{LOCK_NOT_AVAILABLE, LockOwner, LockWait, Locks, MUST_WAIT};
+use diligence_catalog::locks::{LOCK_NOT_AVAILABLE, LockWait, MUST_WAIT};
 use diligence_engine::flow::profile::Profile;
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
-use diligence_sql::{Planned, Query, Returned, Statement};
-use diligence_storage::foreign_error::from_arrow;
-use futures::{Stream, StreamExt};
+use diligence_sql::{Planned, Returned, Statement};
+use futures::Stream;
 use tokio::task::JoinHandle;
 
 use super::cancelling::CancelToken;
+use super::done::{Done, DoneAtOnce, count_of};
 use super::elsewhere::Elsewhere;
+use super::explained::{Explained, line_batch};
+use super::held::Held;
+use super::pull::Pull;
 use super::ready::ReadyRows;
+use super::restart::{Again, Restarted, StatementLocks};
 use super::second_start::SecondStart;
 use super::several::{Committing, SeveralEnd, SeveralRun};
-use crate::plan_json;
 use crate::plans::Used;
 use crate::status::Progress;
 
@@ -64,78 +66,6 @@ pub struct QueryResult {
     counted: Option<Arc<AtomicU64>>,
 }
 
-/// What a statement has locked.
-pub(crate) struct StatementLocks {
-    pub(crate) locks: Arc<Locks>,
-    pub(crate) owner: LockOwner,
-    /// Whether a transaction keeps them.
-    pub(crate) is_inside: bool,
-}
-
-impl Drop for StatementLocks {
-    fn drop(&mut self) {
-        match self.is_inside {
-            true => self.locks.advance(self.owner),
-            false => self.locks.end_transaction(self.owner),
-        }
-    }
-}
-
-/// A command's tag and count.
-struct Done {
-    tag: &'static str,
-    rows: Option<u64>,
-    /// Whether rows come when it is done.
-    is_returning: bool,
-}
-
-/// How a statement goes on that others are in the way of.
-pub(crate) enum Restarted {
-    /// It writes anew.
-    Writes(QueryStream, Option<Arc<Returned>>),
-    /// It reads anew.
-    Reads(QueryStream, KeptRows),
-    /// It is several, and runs anew.
-    Several(Box<SeveralRun>),
-    /// It is done.
-    Done(DoneAtOnce),
-    /// Another transaction has what it wants.
-    Waits(LockWait),
-}
-
-/// What a statement gave that was done at once.
-#[derive(Default)]
-pub(crate) struct DoneAtOnce {
-    /// The rows that it gives.
-    pub(crate) rows: Vec<RecordBatch>,
-    /// How many it has written; `None` if it does not write.
-    pub(crate) count: Option<u64>,
-}
-
-impl DoneAtOnce {
-    /// As the result of the statement that was planned so.
-    pub(crate) fn into_result(self, planned: &Planned) -> QueryResult {
-        let Self { rows, count } = self;
-        let schema = planned.schema();
-        let result = QueryResult::rows(schema.unwrap_or_else(|| Arc::new(Schema::empty())), rows);
-        let command = match planned {
-            Planned::Other(statement) => match statement.as_ref() {
-                Statement::Write(write) => {
-                    Some(Done { tag: write.tag, rows: count, is_returning: write.returning.is_some() })
-                }
-                _ => None,
-            },
-            Planned::Query(..) => None,
-        };
-        QueryResult { command, ..result }
-    }
-}
-
-/// Plans and starts a statement once more, since others have changed or locked what it was to change: with the error
-/// that ended it, or without one when it has waited; with whether it may wait for a disk meanwhile. Fails with that
-/// error if it may not.
-pub(crate) type Again = Box<dyn FnMut(Option<Error>, bool) -> Result<Restarted> + Send>;
-
 enum Body {
     /// Rows that are there already.
     Ready(ReadyRows),
@@ -155,105 +85,6 @@ enum Body {
     Elsewhere(Elsewhere),
     /// A query whose rows nobody wants, only how it ran; and its plan.
     Analyze(QueryStream, Explained),
-}
-
-/// A query that locks rows, and those that it has locked.
-struct Held {
-    stream: QueryStream,
-    kept: KeptRows,
-    /// Rows that are about to be kept.
-    next: Option<RecordBatch>,
-}
-
-impl Held {
-    fn new(stream: QueryStream, kept: KeptRows) -> Box<Self> {
-        Box::new(Self { stream, kept, next: None })
-    }
-
-    fn keep(&mut self, rows: RecordBatch, pull: &mut Pull<'_, '_>) -> Poll<Result<()>> {
-        let kept = match pull {
-            Pull::Polled(context) => self.kept.poll_push(&rows, context.waker()),
-            Pull::Blocking | Pull::Within(_) => Poll::Ready(self.kept.push(&rows)),
-        };
-        if kept.is_pending() {
-            self.next = Some(rows);
-        }
-        kept
-    }
-}
-
-/// How somebody reads.
-enum Pull<'a, 'c> {
-    /// As long as it takes.
-    Blocking,
-    /// Not at all; its waker is told.
-    Polled(&'a mut Context<'c>),
-    /// Until then.
-    Within(Instant),
-}
-
-impl Pull<'_, '_> {
-    fn batch(&mut self, stream: &mut QueryStream) -> Poll<Option<Result<RecordBatch>>> {
-        match self {
-            Self::Blocking => Poll::Ready(stream.next_blocking()),
-            Self::Polled(context) => stream.poll_next_unpin(context),
-            Self::Within(end) => stream.next_within(end.saturating_duration_since(Instant::now())),
-        }
-    }
-
-    fn rows(&mut self, rows: &mut ReadyRows) -> Poll<Option<Result<RecordBatch>>> {
-        match self {
-            Self::Polled(context) => rows.poll_next(context),
-            Self::Blocking | Self::Within(_) => Poll::Ready(rows.next_blocking()),
-        }
-    }
-
-    fn wait<F: Future + Unpin>(&mut self, wait: &mut F) -> Poll<F::Output> {
-        let end = match self {
-            Self::Polled(context) => return Pin::new(wait).poll(context),
-            Self::Blocking => None,
-            Self::Within(end) => Some(*end),
-        };
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            if let Poll::Ready(done) = Pin::new(&mut *wait).poll(&mut context) {
-                return Poll::Ready(done);
-            }
-            match end.map(|end| end.saturating_duration_since(Instant::now())) {
-                None => std::thread::park(),
-                Some(left) if left.is_zero() => return Poll::Pending,
-                Some(left) => std::thread::park_timeout(left),
-            }
-        }
-    }
-}
-
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// A plan as EXPLAIN ANALYZE will show it.
-pub(crate) enum Explained {
-    /// For people.
-    Text(String),
-    /// For programs.
-    Json(Query),
-}
-
-impl Explained {
-    /// The plan with what was measured of a run that has ended.
-    pub(crate) fn ran(self, stream: &QueryStream) -> Result<RecordBatch> {
-        line_batch(&match self {
-            Self::Text(plan) => format!("{}\n\n{}", plan.trim_end(), stream.profile()),
-            Self::Json(plan) => plan_json::ran(&plan, &stream.profile()),
-        })
-    }
 }
 
 impl QueryResult {
@@ -346,12 +177,29 @@ impl QueryResult {
         }
     }
 
+    /// What a statement gave that was done at once, as the result of the statement that was planned so.
+    pub(super) fn done_at_once(done: DoneAtOnce, planned: &Planned) -> Self {
+        let DoneAtOnce { rows, count } = done;
+        let schema = planned.schema();
+        let result = Self::rows(schema.unwrap_or_else(|| Arc::new(Schema::empty())), rows);
+        let command = match planned {
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Write(write) => {
+                    Some(Done { tag: write.tag, rows: count, is_returning: write.returning.is_some() })
+                }
+                _ => None,
+            },
+            Planned::Query(..) => None,
+        };
+        Self { command, ..result }
+    }
+
     /// A column of lines.
     pub(crate) fn lines(text: &str) -> Result<Self> {
         Ok(Self::rows(Statement::plan_schema(), vec![line_batch(text)?]))
     }
 
-    /// Rows that are there already.
+    /// A result of rows that are there already; the batches have this schema.
     pub fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         let (body, token) = (Body::Ready(batches.into()), CancelToken::default());
         let printed = Printed::default();
@@ -378,22 +226,10 @@ impl QueryResult {
     ) -> Self {
         let (id, token) = (Some(stream.id()), CancelToken::of(stream.cancel_token()));
         let printed = stream.printed();
-        Self {
-            schema,
-            command,
-            body: body(stream),
-            id,
-            token,
-            last: None,
-            printed,
-            again: None,
-            second_start: None,
-            locked: None,
-            counted: None,
-        }
+        Self { command, body: body(stream), id, token, printed, ..Self::rows(schema, vec![]) }
     }
 
-    /// The columns; none for a command.
+    /// The columns of its batches; none for a command.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
@@ -426,8 +262,7 @@ impl QueryResult {
         self
     }
 
-    /// What functions in other languages print while the statement runs, for whoever asked. May be kept beyond the
-    /// result.
+    /// What functions in other languages print while the statement runs. May be kept beyond the result.
     pub fn printed(&self) -> Printed {
         self.printed.clone()
     }
@@ -437,7 +272,7 @@ impl QueryResult {
         self.id
     }
 
-    /// Cancels the statement from elsewhere.
+    /// A handle that cancels the statement from any thread, also after it has been started anew.
     pub fn cancel_token(&self) -> CancelToken {
         self.token.clone()
     }
@@ -842,15 +677,4 @@ impl Stream for QueryResult {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.advance(&mut Pull::Polled(context))
     }
-}
-
-/// The one number in the one row that a writing plan gives.
-pub(super) fn count_of(batch: &RecordBatch) -> u64 {
-    let counts = batch.columns().first().and_then(|column| column.as_primitive_opt::<UInt64Type>());
-    counts.map_or(0, |counts| counts.values().iter().sum())
-}
-
-fn line_batch(text: &str) -> Result<RecordBatch> {
-    let lines: ArrayRef = Arc::new(StringViewArray::from_iter_values(text.trim_end().lines()));
-    RecordBatch::try_new(Statement::plan_schema(), vec![lines]).map_err(from_arrow)
 }

@@ -7,12 +7,10 @@ use arrow::array::RecordBatch;
 use diligence_base::{Error, Result};
 use diligence_catalog::StatementBlock;
 use diligence_engine::query::QueryStream;
-use diligence_sql::{Part, Planned, Returned, Several, Statement};
+use diligence_sql::{Part, Returned, Several};
 use tokio::task::JoinHandle;
 
-use super::result::{Again, QueryResult, Restarted, count_of};
-use super::start::{RETRIES_MAX, is_in_the_way};
-use crate::plans::Source;
+use super::done::count_of;
 use crate::session::Session;
 
 /// A run of a statement that is several. Dropped, nothing of it is left.
@@ -42,7 +40,7 @@ pub(crate) struct SeveralEnd {
 
 impl SeveralRun {
     /// Starts the first one. Fails with kind `Resource` if there is no memory to start with.
-    fn start(session: &Session, several: Several, block: Arc<StatementBlock>, text: &str) -> Result<Self> {
+    pub(super) fn start(session: &Session, several: Several, block: Arc<StatementBlock>, text: &str) -> Result<Self> {
         let mut rest = VecDeque::from(several.before);
         rest.push_back(several.last);
         let part = rest.pop_front().ok_or_else(|| Error::bug("a statement has no parts"))?;
@@ -114,44 +112,4 @@ fn begun(
 ) -> Result<(QueryStream, Option<Arc<Returned>>)> {
     let (query, returned) = part.begin(block.catalog(), session.planner().catalogs().owner());
     Ok((session.run_query(&query, session.query_options(text))?, returned))
-}
-
-impl Session {
-    /// Starts a statement that is several. Fails as starting the first one does.
-    pub(super) fn start_several(&self, several: Several, source: Option<Source>, text: &str) -> Result<QueryResult> {
-        let (tag, schema) = (several.tag(), several.schema());
-        let block = Arc::new(self.planner().catalogs().begin_block());
-        let run = SeveralRun::start(self, several, block.clone(), text)?;
-        let again = source.map(|source| self.several_again(source, block, text.to_owned()));
-        Ok(QueryResult::several(tag, schema, run).with_retries(again, self.statement_locks()))
-    }
-
-    /// Plans and starts it once more, in the same block.
-    fn several_again(&self, source: Source, block: Arc<StatementBlock>, text: String) -> Again {
-        let (session, mut left) = (self.clone(), RETRIES_MAX);
-        Box::new(move |mut error, _| {
-            loop {
-                block.undo();
-                if let Some(wait) = session.may_go_on(error, &mut left)? {
-                    return Ok(Restarted::Waits(wait));
-                }
-                match session.in_runtime(|| session.several_anew(&source, &block, &text)) {
-                    Err(failed) if is_in_the_way(&failed) => error = Some(failed),
-                    started => return started.map(|run| Restarted::Several(Box::new(run))),
-                }
-            }
-        })
-    }
-
-    fn several_anew(&self, source: &Source, block: &Arc<StatementBlock>, text: &str) -> Result<SeveralRun> {
-        let planned = source.planned(self.planner(), &self.snapshot())?;
-        block.begin_anew()?;
-        match planned {
-            Planned::Other(statement) => match *statement {
-                Statement::Several(several) => SeveralRun::start(self, several, block.clone(), text),
-                _ => Err(Error::bug("a statement that is several is one")),
-            },
-            Planned::Query(..) => Err(Error::bug("a statement that is several is a query")),
-        }
-    }
 }

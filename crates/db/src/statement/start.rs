@@ -11,7 +11,10 @@ use diligence_engine::{QueryOptions, SharingMode, SharingOffer};
 use diligence_sql::{Command, Planned, Query, Statement};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::result::{Again, DoneAtOnce, Explained, QueryResult, Restarted, StatementLocks, count_of};
+use super::done::{DoneAtOnce, count_of};
+use super::explained::Explained;
+use super::restart::{Again, Restarted, StatementLocks};
+use super::result::QueryResult;
 use super::second_start::SecondStart;
 use crate::plan_json;
 use crate::plans::{PlannedStatement, Source};
@@ -104,7 +107,7 @@ impl Session {
     /// [`commits_at_once`](Self::commits_at_once) is false. Fails with the statement's error.
     pub fn run_short(&self, planned: PlannedStatement) -> Result<Short> {
         let error = match self.at_once(&planned.planned) {
-            Ok(Some(done)) => return Ok(Short::Done(done.into_result(&planned.planned))),
+            Ok(Some(done)) => return Ok(Short::Done(QueryResult::done_at_once(done, &planned.planned))),
             Ok(None) => return Ok(Short::Not(planned)),
             Err(error) => error,
         };

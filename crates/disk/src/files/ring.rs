@@ -207,6 +207,7 @@ impl Bell for EventBell {
 mod tests {
     use std::collections::BTreeMap;
     use std::io::IoSlice;
+    use std::os::fd::{AsFd, BorrowedFd};
     use std::path::PathBuf;
     use std::sync::mpsc::{Sender, channel};
     use std::sync::{Arc, Mutex};
@@ -291,62 +292,44 @@ mod tests {
         }
     }
 
+    /// A file that is a descriptor, or nothing: then it cannot be read.
+    struct Bare(Option<OwnedFd>);
+
+    impl TempFile for Bare {
+        fn is_direct(&self) -> bool {
+            false
+        }
+        fn is_named(&self) -> bool {
+            false
+        }
+        fn grow(&self, _: u64, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn truncate(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(libc::EIO))
+        }
+        fn write_at(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+            Ok(1)
+        }
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            self.0.as_ref().map(AsFd::as_fd)
+        }
+    }
+
     #[test]
     fn an_error_of_the_system_is_the_result() {
         let Some((_, mut queue)) = ring(1) else { return };
-        struct Nowhere;
-        impl TempFile for Nowhere {
-            fn is_direct(&self) -> bool {
-                false
-            }
-            fn is_named(&self) -> bool {
-                false
-            }
-            fn grow(&self, _: u64, _: u64) -> io::Result<()> {
-                Ok(())
-            }
-            fn truncate(&self, _: u64) -> io::Result<()> {
-                Ok(())
-            }
-            fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
-                Err(io::Error::from_raw_os_error(libc::EIO))
-            }
-            fn write_at(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
-                Ok(1)
-            }
-        }
         // Without a descriptor the file is asked itself.
-        let file: Arc<dyn TempFile> = Arc::new(Nowhere);
+        let file: Arc<dyn TempFile> = Arc::new(Bare(None));
         let mut done = Vec::new();
         queue.begin(Box::new(page(&file, 0, false, &Results::default())));
         queue.wait(&mut done);
         assert_eq!(done[0].1.as_ref().unwrap_err().raw_os_error(), Some(libc::EIO));
         // A descriptor that cannot be written to.
-        struct ReadOnly(File);
-        impl TempFile for ReadOnly {
-            fn is_direct(&self) -> bool {
-                false
-            }
-            fn is_named(&self) -> bool {
-                false
-            }
-            fn grow(&self, _: u64, _: u64) -> io::Result<()> {
-                Ok(())
-            }
-            fn truncate(&self, _: u64) -> io::Result<()> {
-                Ok(())
-            }
-            fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
-                Ok(0)
-            }
-            fn write_at(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
-                Ok(0)
-            }
-            fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-                Some(std::os::fd::AsFd::as_fd(&self.0))
-            }
-        }
-        let file: Arc<dyn TempFile> = Arc::new(ReadOnly(File::open("/dev/null").unwrap()));
+        let file: Arc<dyn TempFile> = Arc::new(Bare(Some(File::open("/dev/null").unwrap().into())));
         done.clear();
         queue.begin(Box::new(page(&file, 0, true, &Results::default())));
         while done.is_empty() {
@@ -372,31 +355,7 @@ mod tests {
         let Some((_, mut queue)) = ring(2) else { return };
         // A pipe that nobody writes to: its read is under way until the other end is closed.
         let (reader, writer) = io::pipe().unwrap();
-        struct Pipe(io::PipeReader);
-        impl TempFile for Pipe {
-            fn is_direct(&self) -> bool {
-                false
-            }
-            fn is_named(&self) -> bool {
-                false
-            }
-            fn grow(&self, _: u64, _: u64) -> io::Result<()> {
-                Ok(())
-            }
-            fn truncate(&self, _: u64) -> io::Result<()> {
-                Ok(())
-            }
-            fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
-                Ok(0)
-            }
-            fn write_at(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
-                Ok(0)
-            }
-            fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-                Some(std::os::fd::AsFd::as_fd(&self.0))
-            }
-        }
-        let file: Arc<dyn TempFile> = Arc::new(Pipe(reader));
+        let file: Arc<dyn TempFile> = Arc::new(Bare(Some(reader.into())));
         let (sender, dropped) = channel();
         let mut transfer = page(&file, 0, false, &Results::default());
         transfer.dropped = Some(sender);

@@ -3,6 +3,7 @@
 mod buffers;
 mod file;
 mod reader;
+mod stored;
 mod writer;
 
 pub use buffers::{ClusterBuffer, SpillBuffers, SpillMemory};

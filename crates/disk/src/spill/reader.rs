@@ -14,7 +14,7 @@ use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
 use diligence_base::sync::{Latch, Mutex};
 
 use super::buffers::{ClusterBuffer, SpillBuffers};
-use super::file::{FileShared, Stored, checksum_of};
+use super::stored::{FileShared, Stored, checksum_of};
 use crate::failures;
 use crate::files::{self, PAGE_BYTES, Transfer};
 use crate::info::count;

@@ -11,7 +11,8 @@ use std::task::{Poll, Waker};
 use diligence_base::{Error, Result};
 
 use super::buffers::{ClusterBuffer, SpillBuffers};
-use super::file::{FileShared, SpillFile, Stored, checksum_of};
+use super::file::SpillFile;
+use super::stored::{FileShared, Stored, checksum_of};
 use crate::failures;
 use crate::files::{self, PAGE_BYTES, Transfer};
 use crate::info::count;

@@ -307,7 +307,7 @@ impl CopyEncoder {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
@@ -316,7 +316,8 @@ mod tests {
     use super::super::columns::{Columns, Form};
     use super::*;
 
-    fn options(format: CopyFormat) -> CopyOptions {
+    /// How PostgreSQL writes a format.
+    pub(crate) fn options(format: CopyFormat) -> CopyOptions {
         let csv = format == CopyFormat::Csv;
         CopyOptions {
             format,
@@ -329,7 +330,8 @@ mod tests {
         }
     }
 
-    fn schema() -> SchemaRef {
+    /// A number and a text.
+    pub(crate) fn schema() -> SchemaRef {
         Arc::new(Schema::new(vec![
             Field::new("number", DataType::Int64, true),
             Field::new("text", DataType::Utf8View, true),

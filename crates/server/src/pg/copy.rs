@@ -538,32 +538,12 @@ fn escaped(text: &[u8]) -> (u8, usize) {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::DataType;
     use bytes::BytesMut;
 
     use super::*;
     use crate::encoding::columns::Columns;
+    use crate::encoding::copy::tests::{options, schema};
     use crate::encoding::copy::{CopyEncoder, Framing};
-
-    fn options(format: CopyFormat) -> CopyOptions {
-        let csv = format == CopyFormat::Csv;
-        CopyOptions {
-            format,
-            delimiter: if csv { b',' } else { b'\t' },
-            null: if csv { String::new() } else { "\\N".into() },
-            header: csv,
-            quote: b'"',
-            escape: b'"',
-            ..CopyOptions::default()
-        }
-    }
-
-    fn schema() -> SchemaRef {
-        Arc::new(Schema::new(vec![
-            Field::new("number", DataType::Int64, true),
-            Field::new("text", DataType::Utf8View, true),
-        ]))
-    }
 
     #[test]
     fn what_is_written_is_read_back_in_every_format_and_in_pieces_of_any_size() {

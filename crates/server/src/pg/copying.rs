@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use diligence_base::Error;
+use diligence_base::{Error, Result};
+use diligence_db::Append;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 
@@ -130,6 +131,37 @@ impl PgSession {
         })
     }
 
+    /// Decodes bytes, the last ones if `done`, and adds their rows: the decoder to go on with, and how many rows. Fails
+    /// with the decoder's error, whose place is the context of the answer then, and as adding rows does.
+    async fn copy_rows(
+        &mut self,
+        mut decoder: CopyDecoder,
+        bytes: BytesMut,
+        done: bool,
+        append: &mut Append,
+    ) -> Result<(CopyDecoder, u64)> {
+        let execution = self.service.execution().clone();
+        let fed = execution.compute(move || {
+            let rows = decoder.feed(&bytes, done);
+            Ok((decoder, rows))
+        });
+        let (mut decoder, rows) = fed.await?;
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(error) => {
+                self.context = decoder.place();
+                return Err(error);
+            }
+        };
+        for note in decoder.take_notes() {
+            self.outbox.put(notice("NOTICE", &Error::input(note).with_code(sqlstate::SUCCESS)));
+        }
+        for batch in &rows {
+            append.send(batch).await?;
+        }
+        Ok((decoder, rows.iter().map(|batch| batch.num_rows() as u64).sum()))
+    }
+
     /// COPY … FROM STDIN, or from a file of the server.
     pub(super) async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
         let only_reads = self.allowed() == Allowed::Reading;
@@ -160,9 +192,8 @@ impl PgSession {
             }
         };
         let decoder = CopyDecoder::new(copy.options.clone(), &copy.table, schema);
-        let mut decoder = decoder.in_zone(self.session.time_zone());
-        let nothing =
-            || CopyDecoder::new(copy.options.clone(), &copy.table, Arc::new(arrow::datatypes::Schema::empty()));
+        // None once it has failed: then what still comes is thrown away.
+        let mut decoder = Some(decoder.in_zone(self.session.time_zone()));
         let mut taken = BytesMut::new();
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
@@ -180,37 +211,16 @@ impl PgSession {
                 taken.extend_from_slice(&data);
             }
             failure = failure.or(ended);
-            if failure.is_none() && (taken.len() >= COPY_BYTES || done) {
-                let bytes = taken.split();
-                let fed = execution.compute(move || {
-                    let rows = decoder.feed(&bytes, done);
-                    Ok((decoder, rows))
-                });
-                match fed.await {
-                    Ok((fed, Ok(rows))) => {
-                        decoder = fed;
-                        sent_rows += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
-                        for note in decoder.take_notes() {
-                            self.outbox.put(notice("NOTICE", &Error::input(note).with_code(sqlstate::SUCCESS)));
-                        }
-                        let sent = async {
-                            for batch in &rows {
-                                append.send(batch).await?;
-                            }
-                            Ok(())
-                        };
-                        failure = sent.await.err();
+            if failure.is_none()
+                && (taken.len() >= COPY_BYTES || done)
+                && let Some(reading) = decoder.take()
+            {
+                match self.copy_rows(reading, taken.split(), done, &mut append).await {
+                    Ok((read, rows)) => {
+                        decoder = Some(read);
+                        sent_rows += rows;
                     }
-                    // A decoder that failed reads no more: what still comes is thrown away.
-                    Ok((mut failed, Err(error))) => {
-                        self.context = failed.place();
-                        failure = Some(error);
-                        decoder = nothing();
-                    }
-                    Err(error) => {
-                        failure = Some(error);
-                        decoder = nothing();
-                    }
+                    Err(error) => failure = Some(error),
                 }
             }
             // Of a client, all that it sends is read before it is told what was wrong.
@@ -227,7 +237,7 @@ impl PgSession {
         let rows = rows?;
         // Values of some types are looked at where they are stored.
         let later = if copy.condition.is_none() && !is_calling { sent_rows.saturating_sub(rows) } else { 0 };
-        match decoder.skipped() + later {
+        match decoder.map_or(0, |decoder| decoder.skipped()) + later {
             skipped if copy.options.ignores_errors && skipped > 0 && copy.options.verbosity != Verbosity::Silent => {
                 let were = if skipped == 1 { "row was" } else { "rows were" };
                 let text = format!("{skipped} {were} skipped due to data type incompatibility");

@@ -35,8 +35,10 @@ use parking_lot::MutexGuard;
 
 use self::run::Run;
 use super::cancelling::CancelToken;
+use super::done::count_of;
+use super::explained::Explained;
 use super::ready::ReadyRows;
-use super::result::{Explained, QueryResult, count_of};
+use super::result::QueryResult;
 use super::transaction::in_transaction;
 use crate::sender::Sender;
 use crate::session::{Parts, Session};

@@ -356,18 +356,7 @@ impl<'r> Run<'r> {
             }
             Step::Return(value) => {
                 if let Some(value) = value {
-                    let gives_row = matches!(self.procedure.gives, Gives::Row(_));
-                    let is_nothing = matches!(self.procedure.gives, Gives::Nothing);
-                    if is_nothing {
-                        let message = "RETURN cannot have a parameter in function returning void";
-                        return Err(Error::input(message).with_code("42804"));
-                    }
-                    let value = self.value_of(value)?;
-                    if gives_row && !matches!(value.sql_type, SqlType::Record(_)) {
-                        let message = "cannot return non-composite value from function returning composite type";
-                        return Err(Error::input(message).with_code("42804"));
-                    }
-                    self.value = Some(value);
+                    self.return_value(value)?;
                 }
                 return Ok(Flow::Return);
             }
@@ -399,28 +388,7 @@ impl<'r> Run<'r> {
                     self.store(&ran, into)?;
                 }
             }
-            Step::Statement(sql, into) => {
-                let lent = self.lending(sql);
-                let ran = self.run(sql);
-                drop(lent);
-                let ran = ran?;
-                if into.is_none()
-                    && !ran.schema().fields().is_empty()
-                    && is_query(&sql.text)
-                    && !self.procedure.block.is_sql
-                {
-                    let error = Error::input("query has no destination for result data").with_code("42601");
-                    return Err(error.with_hint("If you want to discard the results of a SELECT, use PERFORM instead."));
-                }
-                self.note(ran.count())?;
-                if let Some(into) = into {
-                    // Of a query, the first of several rows is taken.
-                    if ran.writes() && ran.row_count() > 1 {
-                        return Err(several_rows());
-                    }
-                    self.store(&ran, into)?;
-                }
-            }
+            Step::Statement(sql, into) => self.statement(sql, into.as_ref())?,
             Step::Diagnostics(items) => {
                 for (target, item) in items {
                     let value = self.diagnosed(item)?;
@@ -432,6 +400,45 @@ impl<'r> Run<'r> {
             Step::Block(block) => return self.block(block),
         }
         Ok(Flow::Next)
+    }
+
+    /// RETURN with a value. Fails with code 42804 if it is not of the kind that the function gives.
+    fn return_value(&mut self, value: &Sql) -> Result<()> {
+        let gives_row = matches!(self.procedure.gives, Gives::Row(_));
+        let is_nothing = matches!(self.procedure.gives, Gives::Nothing);
+        if is_nothing {
+            let message = "RETURN cannot have a parameter in function returning void";
+            return Err(Error::input(message).with_code("42804"));
+        }
+        let value = self.value_of(value)?;
+        if gives_row && !matches!(value.sql_type, SqlType::Record(_)) {
+            let message = "cannot return non-composite value from function returning composite type";
+            return Err(Error::input(message).with_code("42804"));
+        }
+        self.value = Some(value);
+        Ok(())
+    }
+
+    /// A statement of SQL. Fails with its error, with code 42601 if its rows have nowhere to go, and as storing them
+    /// does.
+    fn statement(&mut self, sql: &Sql, into: Option<&Into>) -> Result<()> {
+        let lent = self.lending(sql);
+        let ran = self.run(sql);
+        drop(lent);
+        let ran = ran?;
+        if into.is_none() && !ran.schema().fields().is_empty() && is_query(&sql.text) && !self.procedure.block.is_sql {
+            let error = Error::input("query has no destination for result data").with_code("42601");
+            return Err(error.with_hint("If you want to discard the results of a SELECT, use PERFORM instead."));
+        }
+        self.note(ran.count())?;
+        if let Some(into) = into {
+            // Of a query, the first of several rows is taken.
+            if ran.writes() && ran.row_count() > 1 {
+                return Err(several_rows());
+            }
+            self.store(&ran, into)?;
+        }
+        Ok(())
     }
 
     /// FOUND and ROW_COUNT after a statement.
