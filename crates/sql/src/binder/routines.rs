@@ -17,7 +17,7 @@ use sqlparser::ast::{
 
 use super::folds::is_fold;
 use super::functions::{bare_name, written};
-use super::operators::dimensions;
+use super::operators::{dimensions, of_texts};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Context, Named, Output, Rows, normalized, unsupported};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
@@ -460,7 +460,12 @@ impl Binder<'_> {
         let mut fitting = fitting.map(|(arguments, routine)| (routine, arguments)).collect::<Vec<_>>();
         if fitting.len() > 1 {
             let types = call.iter().map(|(_, argument)| self.scalar(argument, level).map(|scalar| scalar.sql_type()));
-            let types = types.map(|found| found.map(|sql_type| sql_type.uncollated().untimed()));
+            // Literals in arrays are texts.
+            let own = |sql_type: SqlType| match sql_type.uncollated().untimed() {
+                array @ SqlType::Array(_) => of_texts(&array),
+                other => other,
+            };
+            let types = types.map(|found| found.map(own));
             let types = types.collect::<Result<Vec<_>>>()?;
             if let Some(chosen) = self.chosen_routine(name, &fitting, call, &types)? {
                 fitting = vec![fitting.swap_remove(chosen)];
