@@ -24,7 +24,7 @@ pub fn value_at(array: &ArrayRef, row: usize) -> Result<ScalarValue> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, new_null_array};
+    use arrow::array::{Int32Array, StringViewArray, new_null_array};
 
     use super::*;
     use crate::SqlType;
@@ -32,14 +32,16 @@ mod tests {
     #[test]
     fn a_value_has_the_type_of_its_array() {
         for element in [SqlType::Varchar(Some(4)), SqlType::Varchar(None), SqlType::Uuid, SqlType::Text] {
-            let sql_type = SqlType::array_of(element);
-            let none = new_null_array(&sql_type.arrow(), 2);
-            assert_eq!(value_at(&none, 1).unwrap().data_type(), sql_type.arrow());
-            let some = crate::text::parse("{a,b}", &SqlType::array_of(SqlType::Text), "UTC").unwrap();
-            let some = arrow::compute::cast(&some.to_array().unwrap(), &sql_type.arrow()).unwrap();
-            let value = value_at(&some, 0).unwrap();
-            assert_eq!(value.data_type(), sql_type.arrow());
-            assert_eq!(value.to_array_of_size(3).unwrap().data_type(), &sql_type.arrow());
+            let wanted = SqlType::array_of(element).arrow();
+            let none = new_null_array(&wanted, 2);
+            assert_eq!(value_at(&none, 1).unwrap().data_type(), wanted);
+            let DataType::List(item) = &wanted else { panic!("an array is no list") };
+            let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "b", "c"]));
+            let lists = ListArray::new(item.clone(), OffsetBuffer::from_lengths([1, 2]), texts, None);
+            let lists: ArrayRef = Arc::new(lists);
+            let value = value_at(&lists, 1).unwrap();
+            assert_eq!(value.data_type(), wanted);
+            assert_eq!(&value.to_array_of_size(1).unwrap(), &lists.slice(1, 1));
         }
         let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
         assert_eq!(value_at(&numbers, 1).unwrap(), ScalarValue::Int32(Some(2)));
