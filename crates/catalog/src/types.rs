@@ -202,7 +202,9 @@ pub fn column_type(data_type: &DataType) -> ColumnType {
                 // An array of arrays is one of more dimensions.
                 return inner;
             }
-            if inner.element == JSON || inner.element.array_oid == 0 {
+            // A list of structs is JSON as a whole; one of `json` is an array.
+            let is_of_json = || SqlType::of_field(field) == Some(SqlType::Json);
+            if inner.element == JSON && !is_of_json() || inner.element.array_oid == 0 {
                 return plain(JSON);
             }
             ColumnType { oid: inner.element.array_oid, is_array: true, ..inner }

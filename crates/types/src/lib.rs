@@ -12,6 +12,7 @@
 //! * [`search`]: full text search: documents, queries, and how texts become both.
 //! * [`coercion`]: which type becomes which, and by which kind of cast; the common type of several expressions.
 //! * [`text`]: the text form of each type's values, read and written.
+//! * [`values`]: one value of an array.
 //! * [`functions`]: the catalog of functions, operators and aggregates: overloads, how one is chosen, and what it does.
 //!
 //! Invariants:
@@ -29,5 +30,6 @@ pub mod search;
 pub mod search_type;
 pub mod sql_type;
 pub mod text;
+pub mod values;
 
 pub use sql_type::{SqlType, collated_type, domain_type, record_type, timed_type};

@@ -32,6 +32,7 @@ pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
     let first = known.next().cloned().unwrap_or(SqlType::Text);
     let other = known.find(|other| common_type(&[first.clone(), (*other).clone()]).is_none());
     let other = other.cloned().unwrap_or_else(|| first.clone());
+    let (first, other) = (first.without_modifier(), other.without_modifier());
     Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
 }
 

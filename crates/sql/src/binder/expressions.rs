@@ -559,9 +559,13 @@ fn is_row(operand: &Expr) -> bool {
     }
 }
 
-/// Whether an operand is `t.*`.
+/// Whether an operand is `t.*`, or a name, which is a row of the table of that name where it is a record.
 fn is_whole_row(operand: &Expr) -> bool {
-    matches!(unnested(operand), Expr::Function(function) if bare_name(function) == WHOLE_ROW)
+    match unnested(operand) {
+        Expr::Function(function) => bare_name(function) == WHOLE_ROW,
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
+        _ => false,
+    }
 }
 
 /// The terms of a chain of one operator, in order.

@@ -364,15 +364,18 @@ impl Binder<'_> {
         let wrong = |wanted: &str| Error::input(format!("{name} takes {wanted}")).with_code("42883");
         Ok(Some(match name {
             "coalesce" | "ifnull" | "nvl" if name == "coalesce" || !has_function(name) => {
-                let (values, _) = self.in_common(self.without_rows("COALESCE", level, bound)?, "COALESCE")?;
+                let values = self.without_rows("COALESCE", level, bound)?;
+                if values.is_empty() {
+                    return Err(wrong("at least one argument").with_code("42601"));
+                }
+                let (values, _) = self.in_common(values, "COALESCE")?;
                 match values.len() {
-                    0 => return Err(wrong("at least one argument")),
                     1 => values.into_iter().next().ok_or_else(|| Error::bug("no argument"))?,
                     _ => Scalar::Coalesce(values),
                 }
             }
             "nullif" => {
-                let [left, right] = two(bound()?).ok_or_else(|| wrong("two arguments"))?;
+                let [left, right] = two(bound()?).ok_or_else(|| wrong("two arguments").with_code("42601"))?;
                 // The value has the type by which it is compared.
                 let left = match (left.sql_type(), right.sql_type()) {
                     (SqlType::Unknown, SqlType::Varchar(_)) => self.cast(left, &SqlType::Text, Way::Implicit)?,

@@ -53,11 +53,42 @@ impl<'n> Maker<'n> {
                 ));
             }
             SqlType::Array(_) | SqlType::Record(_) => {
-                return Err(unsupported(format!("the type {written} of a column of {}", self.name)));
+                return self.nested(&format!("(\"json\" -> {key})"), written, sql_type);
             }
             _ => "->>",
         };
         Ok(format!("(\"json\" {sign} {key})::{written}"))
+    }
+
+    /// A value of a type that is made of the JSON that an expression gives: of an object a row, of an array a list.
+    /// Fails with 0A000 for arrays of arrays and structs.
+    fn nested(&self, json: &str, written: &str, sql_type: &SqlType) -> Result<String> {
+        let kind = self.kind;
+        match sql_type {
+            SqlType::Json | SqlType::Jsonb => Ok(format!("({json})::{written}")),
+            SqlType::Record(fields) if fields.composite_name().is_some() => {
+                let field = |field: &RecordField| {
+                    let value = format!("({json} -> {})", literal(&field.name));
+                    self.nested(&value, &field.sql_type.to_string(), &field.sql_type)
+                };
+                let fields = fields.iter().map(field).collect::<Result<Vec<_>>>()?.join(", ");
+                Ok(format!(
+                    "CASE {kind}_typeof({json}) WHEN 'object' THEN ROW({fields})::{written} \
+                     WHEN 'null' THEN NULL ELSE ({json} #>> '{{}}')::{written} END"
+                ))
+            }
+            SqlType::Array(element) if !matches!(**element, SqlType::Array(_)) => {
+                let value = self.nested("\"element\"", &element.to_string(), element)?;
+                Ok(format!(
+                    "CASE WHEN {kind}_typeof({json}) = 'array' THEN ARRAY(SELECT {value} \
+                     FROM {kind}_array_elements({json}) AS \"in\"(\"element\"))::{written} END"
+                ))
+            }
+            SqlType::Array(_) | SqlType::Record(_) => {
+                Err(unsupported(format!("the type {written} of a column of {}", self.name)))
+            }
+            _ => Ok(format!("({json} #>> '{{}}')::{written}")),
+        }
     }
 
     /// The query of its rows with these columns.

@@ -76,6 +76,8 @@ impl Binder<'_> {
                 let text = value.try_as_str().flatten().unwrap_or_default();
                 match self.read_literal(text, to, way.is_explicit()) {
                     Err(_) if way == Way::Try => Ok(Scalar::Constant(Constant::null(to.clone()))),
+                    // Only a cast that is written has the digits of its literal as its type.
+                    Ok(value) if *to == SqlType::NUMERIC && !way.is_explicit() => Ok(value.cast(to.clone(), false)),
                     other => other,
                 }
             }
@@ -306,10 +308,13 @@ impl Binder<'_> {
     pub(super) fn called(&self, mut call: ScalarCall, arguments: Vec<Scalar>) -> Result<Scalar> {
         let derived = self.derived_collation(&arguments)?;
         self.collated_call(&mut call, &derived)?;
+        // What is compared has one Arrow type.
+        let is_comparison = matches!(&call.overload.body, Body::Special(special) if comparison_of(*special).is_some());
         let mut arguments = arguments
             .into_iter()
             .enumerate()
             .map(|(index, argument)| match call.arguments.get(index) {
+                Some(to) if is_comparison => self.held_as(argument, to),
                 Some(to) => self.cast(argument, to, Way::Implicit),
                 None => self.typed(argument),
             })
@@ -359,6 +364,9 @@ impl Binder<'_> {
         }
         if let Some(comparison) = pattern_comparison(sign) {
             return self.compare_bytes(sign, comparison, sides);
+        }
+        if let Some(like) = self.like_by_sign(sign, &sides) {
+            return like;
         }
         // An interval is added to a time of day from either side.
         if let ("+", [interval, time]) = (sign, sides.as_slice())
@@ -465,13 +473,15 @@ impl Binder<'_> {
                     matches!(&call.overload.body, Body::Special(special) if comparison_of(*special).is_some());
                 if has_key || is_special {
                     let sides = [left, right].into_iter().zip(&call.arguments);
-                    let sides = sides.map(|(side, to)| self.cast(side, to, Way::Implicit)).collect::<Result<_>>()?;
+                    let sides = sides.map(|(side, to)| self.held_as(side, to)).collect::<Result<_>>()?;
                     return self.keyed_comparison(comparison, sides);
                 }
+                let (call, mut sides) = with_room(sign, call, vec![left, right])?;
                 if sign == comparison.sign() {
-                    return self.called(call, vec![left, right]);
+                    return self.called(call, sides);
                 }
-                self.compare_nulls(comparison, call, left, right)
+                let right = sides.pop().ok_or_else(|| Error::bug("no sides"))?;
+                self.compare_nulls(comparison, call, sides.remove(0), right)
             }
         }
     }

@@ -33,7 +33,7 @@ impl Binder<'_> {
                     _ if constant.is_null() => return Ok(Scalar::Constant(Constant::null(SqlType::Boolean))),
                     (first, None) => first,
                     _ => {
-                        let error = Error::input("invalid escape string").with_code("22019");
+                        let error = Error::input("invalid escape string").with_code("22025");
                         return Err(error.with_hint("an escape string is empty or one character"));
                     }
                 }
@@ -81,7 +81,7 @@ impl Binder<'_> {
             };
             let terms = patterns
                 .into_iter()
-                .map(|pattern| self.like_one(value.clone(), pattern, escape, is_negated, ignores_case))
+                .map(|pattern| self.like_one(value.clone(), pattern, escape, (is_negated, ignores_case)))
                 .collect::<Result<Vec<_>>>()?;
             return Ok(match quantifier {
                 Quantifier::Any => Scalar::any(terms),
@@ -89,16 +89,29 @@ impl Binder<'_> {
             });
         }
         let pattern = self.scalar(pattern, level)?;
-        self.like_one(value, pattern, escape, is_negated, ignores_case)
+        self.like_one(value, pattern, escape, (is_negated, ignores_case))
     }
 
+    /// The operator of a LIKE as the LIKE that it is; `None` if it is another operator.
+    pub(super) fn like_by_sign(&self, sign: &str, sides: &[Scalar]) -> Option<Result<Scalar>> {
+        let form = match sign {
+            "~~" => (false, false),
+            "!~~" => (true, false),
+            "~~*" => (false, true),
+            "!~~*" => (true, true),
+            _ => return None,
+        };
+        let [value, pattern] = sides else { return None };
+        Some(self.like_one(value.clone(), pattern.clone(), Some('\\'), form))
+    }
+
+    /// LIKE of one pattern: whether it is negated, and whether it ignores case.
     fn like_one(
         &self,
         value: Scalar,
         pattern: Scalar,
         escape: Option<char>,
-        is_negated: bool,
-        ignores_case: bool,
+        (is_negated, ignores_case): (bool, bool),
     ) -> Result<Scalar> {
         let is_text = |scalar: &Scalar| {
             matches!(
@@ -117,6 +130,15 @@ impl Binder<'_> {
         }
         let what = if ignores_case { "ILIKE" } else { "LIKE" };
         let derived = self.derived_collation([&value, &pattern])?;
+        // A pattern that is not known yet gets backslashes in place of its own escape character.
+        let (pattern, escape) = match escape {
+            Some('\\') => (pattern, escape),
+            _ if pattern.as_constant().is_some() => (pattern, escape),
+            own => {
+                let own = own.map(String::from).unwrap_or_default();
+                (self.call("like_escape", vec![pattern, Scalar::Constant(Constant::text(own))])?, Some('\\'))
+            }
+        };
         // DuckDB's collations have a LIKE.
         if let Some((case, accents)) = derived.collation().and_then(Collation::folds) {
             let plain = |scalar: Scalar| {

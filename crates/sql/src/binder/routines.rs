@@ -8,6 +8,7 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 use diligence_pool::Form;
 use diligence_types::SqlType;
+use diligence_types::functions::{Argument, choose_routine};
 use diligence_types::record_type::RecordType;
 use sqlparser::ast::{
     DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
@@ -16,7 +17,7 @@ use sqlparser::ast::{
 
 use super::folds::is_fold;
 use super::functions::{bare_name, written};
-use super::operators::dimensions;
+use super::operators::{dimensions, of_texts};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Context, Named, Output, Rows, normalized, unsupported};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
@@ -413,6 +414,40 @@ impl Binder<'_> {
         }
     }
 
+    /// The place of the function that PostgreSQL chooses among several for arguments of these types; `None` where they
+    /// are macros, where their parameters have no types of their own, or where programs take what is cast to their
+    /// types. Fails with 42883 if none takes the arguments, and with 42725 if several do as well.
+    fn chosen_routine(
+        &self,
+        name: &str,
+        fitting: &[(Definition, Vec<Expr>)],
+        call: &Call,
+        types: &[SqlType],
+    ) -> Result<Option<usize>> {
+        if fitting.iter().any(|(routine, _)| routine.is_macro || routine.is_polymorphic()) {
+            return Ok(None);
+        }
+        let taken = |routine: &Definition, position: usize, name: Option<&String>| {
+            let parameter = match name {
+                Some(name) => routine.parameters.iter().find(|parameter| parameter.name == *name),
+                None => routine.parameters.get(position),
+            };
+            let data_type = parameter.filter(|parameter| !parameter.is_variadic)?.data_type.as_ref()?;
+            Some(Argument::Exact(self.sql_type(data_type).ok()?.base().clone()))
+        };
+        let shapes = fitting.iter().map(|(routine, _)| {
+            let places = call.iter().enumerate();
+            places.map(|(at, (name, _))| taken(routine, at, name.as_ref()).unwrap_or(Argument::Any)).collect::<Vec<_>>()
+        });
+        let chosen = choose_routine(name, &shapes.collect::<Vec<_>>(), types)?;
+        if chosen.is_none() && !fitting.iter().any(|(routine, _)| matches!(routine.body, Body::Program(_))) {
+            let given = types.iter().map(|given| given.without_modifier().to_string()).collect::<Vec<_>>().join(", ");
+            let error = Error::input(format!("function {name}({given}) does not exist")).with_code("42883");
+            return Err(error.with_hint("none takes these types without a cast: write one, as in f(x::integer)"));
+        }
+        Ok(chosen)
+    }
+
     /// Of functions of one name the one for these arguments, which are put in order.
     pub(super) fn routine_for(
         &self,
@@ -424,9 +459,18 @@ impl Binder<'_> {
         let fitting = routines.into_iter().filter_map(|routine| Some((routine.ordered(call)?, routine)));
         let mut fitting = fitting.map(|(arguments, routine)| (routine, arguments)).collect::<Vec<_>>();
         if fitting.len() > 1 {
-            // That with the fewest other types; a literal without a type is of any.
             let types = call.iter().map(|(_, argument)| self.scalar(argument, level).map(|scalar| scalar.sql_type()));
+            // Literals in arrays are texts.
+            let own = |sql_type: SqlType| match sql_type.uncollated().untimed() {
+                array @ SqlType::Array(_) => of_texts(&array),
+                other => other,
+            };
+            let types = types.map(|found| found.map(own));
             let types = types.collect::<Result<Vec<_>>>()?;
+            if let Some(chosen) = self.chosen_routine(name, &fitting, call, &types)? {
+                fitting = vec![fitting.swap_remove(chosen)];
+            }
+            // That with the fewest other types; a literal without a type is of any.
             let cost = |routine: &Definition| {
                 let cost = |(given, parameter): (&SqlType, &RoutineParameter)| {
                     let wanted = parameter.data_type.as_ref().and_then(|wanted| self.sql_type(wanted).ok());

@@ -3,6 +3,7 @@
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::values::value_at;
 use sqlparser::ast::{BinaryOperator, Expr, Query};
 
 use super::common_types::is_sized;
@@ -275,7 +276,7 @@ pub(super) fn constant_elements(constant: &Constant) -> Result<Vec<Scalar>> {
     let ScalarValue::List(list) = &constant.value else { return Err(Error::bug("an array's value is no list")) };
     let values = list.values();
     let values = (0..values.len()).map(|index| {
-        let value = ScalarValue::try_from_array(values, index)
+        let value = value_at(values, index)
             .map_err(|error| Error::bug(format!("an array's element cannot be read: {error}")))?;
         Ok(Scalar::Constant(Constant { value, sql_type: element.clone() }))
     });

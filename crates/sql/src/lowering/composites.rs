@@ -7,14 +7,15 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray, new_null_ar
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, interleave};
 use arrow::datatypes::{DataType, Field};
+use datafusion_common::Result;
 use datafusion_common::error::DataFusionError;
-use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_base::Error;
 use diligence_engine::plan::bytes::FunctionName;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, cast_array};
+use diligence_types::values::value_at;
 
 /// What a plan's bytes call these functions together.
 pub(super) const FAMILY: &str = "value";
@@ -179,7 +180,7 @@ impl ScalarUDFImpl for CastTo {
             ColumnarValue::Array(array) => ColumnarValue::Array(convert(array)?),
             ColumnarValue::Scalar(value) => {
                 let array = convert(&value.to_array()?)?;
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)
+                ColumnarValue::Scalar(value_at(&array, 0)?)
             }
         })
     }

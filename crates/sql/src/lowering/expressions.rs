@@ -21,6 +21,7 @@ use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, is_arrows};
 use diligence_types::functions::{Body, ScalarCall, Special};
+use diligence_types::values::value_at;
 
 use super::composites::{ArrayOf, CastTo, FieldOf, RecordOf};
 use super::parameters;
@@ -333,8 +334,9 @@ pub(super) fn held_as(value: &ScalarValue, wanted: &DataType) -> Result<ScalarVa
         return Ok(value.clone());
     }
     let array = value.to_array_of_size(1).map_err(from_datafusion)?;
-    let array = arrow::compute::cast(&array, wanted).map_err(from_arrow)?;
-    ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)
+    let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+    let array = arrow::compute::cast_with_options(&array, wanted, &options).map_err(from_arrow)?;
+    value_at(&array, 0).map_err(from_datafusion)
 }
 
 pub(super) fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {

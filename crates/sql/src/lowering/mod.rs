@@ -35,6 +35,7 @@ use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, PlanTables, WorkTableId};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
+use diligence_types::values::value_at;
 
 use self::expressions::{Expressions, Positions, SubqueryValues, held_as, subqueries_in};
 pub use self::names::SqlFunctions;
@@ -96,7 +97,7 @@ pub(crate) fn value_of(scalar: &Scalar, options: &LoweringOptions) -> Result<Con
         }
         _ => error,
     })?;
-    let value = ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)?;
+    let value = value_at(&array, 0).map_err(from_datafusion)?;
     Ok(Constant { value, sql_type })
 }
 

@@ -6,6 +6,7 @@ use arrow::array::ArrayRef;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
+use diligence_types::values::value_at;
 use sqlparser::ast::{self, Visitor};
 
 use crate::parse::{Parsed, SyntaxTree};
@@ -47,5 +48,5 @@ pub fn parameter_value(array: &ArrayRef) -> Result<ScalarValue> {
     if array.is_empty() {
         return Err(Error::bug("a parameter without a value"));
     }
-    ScalarValue::try_from_array(array, 0).map_err(from_datafusion)
+    value_at(array, 0).map_err(from_datafusion)
 }

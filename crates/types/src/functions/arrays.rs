@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, StringViewArray, new_empty_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::interleave;
-use arrow::datatypes::{DataType, Int32Type, IntervalMonthDayNano};
+use arrow::datatypes::{DataType, Int32Type, IntervalMonthDayNano, i256};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
@@ -17,7 +17,7 @@ use super::calendar::is_infinite;
 use super::catalog::Catalog;
 use super::columns::{Columns, Interval, List, Timestamp, VALUE_BYTES_MAX, kernel, lists, too_large};
 use super::comparisons::{comparer, length};
-use super::decimal::{Decimal, overflow};
+use super::decimal::Decimal;
 use super::errors::{invalid_argument, value_error};
 use super::intervals::{plus, plus_in_zone};
 use super::strings::texts_of;
@@ -511,12 +511,16 @@ fn bucket(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue>
     let rows = Rows::of(&arrays[1])?;
     let step = usize::from(arrays[0].len() != 1);
     let compare = comparer(&call.arguments[0], &arrays[0], rows.list.values())?;
+    let thresholds = rows.list.values();
     let found = |row: usize| {
-        let range = rows.range(row).filter(|_| arrays[0].is_valid(row * step))?;
+        let Some(range) = rows.range(row).filter(|_| arrays[0].is_valid(row * step)) else { return Ok(None) };
         let places: Vec<usize> = range.collect();
-        Some(places.partition_point(|place| compare(row * step, *place).is_ge()) as i32)
+        if places.iter().any(|place| thresholds.is_null(*place)) {
+            return Err(value_error("thresholds array must not contain NULLs", "22004"));
+        }
+        Ok(Some(places.partition_point(|place| compare(row * step, *place).is_ge()) as i32))
     };
-    columns.result(Arc::new((0..columns.rows()).map(found).collect::<Int32Array>()))
+    columns.result(Arc::new((0..columns.rows()).map(found).collect::<Result<Int32Array>>()?))
 }
 
 fn searched(catalog: &mut Catalog) {
@@ -652,14 +656,19 @@ fn ranged(from: i64, to: i64, step: i64) -> Result<List<i64>> {
 
 fn numeric_series(from: Decimal, to: Decimal, step: Decimal) -> Result<List<Decimal>> {
     let scale = from.scale.max(to.scale).max(step.scale);
-    let whole = |value: Decimal| value.at_scale(scale)?.value.to_i128().ok_or_else(overflow);
+    let whole = |value: Decimal| Ok::<_, Error>(value.at_scale(scale)?.value);
     let (from, to, step) = (whole(from)?, whole(to)?, whole(step)?);
-    let steps = to.checked_sub(from).and_then(|apart| if step == 0 { Some(0) } else { apart.checked_div(step) });
-    if steps.is_none_or(|steps| steps > DECIMALS_MAX) {
-        return Err(value_error("a series gives too many values at once", "54000"));
+    if step == i256::ZERO {
+        return Err(invalid_argument("step size cannot equal zero"));
     }
-    let values = counted(from, to, step)?;
-    Ok(List(values.map(|value| Decimal::new(arrow::datatypes::i256::from_i128(value), scale)).collect()))
+    if to != from && (to > from) != (step > i256::ZERO) {
+        return Ok(List(Vec::new()));
+    }
+    let steps = to.checked_sub(from).and_then(|apart| apart.checked_div(step)?.to_i128());
+    let steps = steps.filter(|steps| *steps <= DECIMALS_MAX).and_then(|steps| usize::try_from(steps).ok());
+    let Some(steps) = steps else { return Err(value_error("a series gives too many values at once", "54000")) };
+    let values = std::iter::successors(Some(from), |at| at.checked_add(step)).take(steps + 1);
+    Ok(List(values.map(|value| Decimal::new(value, scale)).collect()))
 }
 
 fn time_series(

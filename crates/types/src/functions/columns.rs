@@ -24,12 +24,12 @@ use arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNano,
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, i256,
 };
-use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
 use super::Call;
 use super::decimal::Decimal;
+use crate::values::value_at;
 
 /// A kernel of the given arguments; see the module.
 macro_rules! kernel {
@@ -167,7 +167,7 @@ impl<'c> Columns<'c> {
         if !self.is_constant {
             return Ok(ColumnarValue::Array(array));
         }
-        let value = ScalarValue::try_from_array(&array, 0).map_err(|error| Error::bug(error.to_string()))?;
+        let value = value_at(&array, 0).map_err(|error| Error::bug(error.to_string()))?;
         Ok(ColumnarValue::Scalar(value))
     }
 

@@ -16,6 +16,7 @@ use diligence_base::{Error, Result};
 use super::catalog::Catalog;
 use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
+use super::udf::held_as;
 use super::{Body, Call, Special, collated};
 use crate::SqlType;
 use crate::network_type::NetworkKind;
@@ -259,9 +260,12 @@ fn least(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> 
 /// Of each row the value that is beyond the others; NULLs do not count.
 fn furthest(arguments: &[ColumnarValue], call: &Call<'_>, is_beyond: fn(Ordering) -> bool) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
-    let arrays = columns.arrays();
+    // Numbers in quotes have digits of their own.
+    let wanted = call.returns.arrow();
+    let arrays = columns.arrays().iter().map(|array| held_as(array, &wanted));
+    let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>().map_err(|error| Error::bug(error.to_string()))?;
     let mut comparers = Vec::new();
-    for left in arrays {
+    for left in &arrays {
         let row: Result<Vec<Comparer>> = arrays.iter().map(|right| comparer(call.returns, left, right)).collect();
         comparers.push(row?);
     }

@@ -72,7 +72,7 @@ pub use self::datetime::{UnitSize, unit_size};
 pub use self::order_keys::{distinct_type, distinct_values, is_equal_as_held, order_key};
 pub use self::regexes::{groups_of_match, is_match};
 pub use self::register::{aggregates, argument_names, has_function, names, scalars};
-pub use self::resolve::{Candidate, nearest_function, resolve_aggregate, resolve_scalar};
+pub use self::resolve::{Candidate, choose_routine, nearest_function, resolve_aggregate, resolve_scalar};
 use crate::SqlType;
 
 /// What an overload says of an argument's type.

@@ -89,13 +89,13 @@ fn is_ilike(text: &str, pattern: &str) -> Result<bool> {
     is_like(strings::lower(text).as_bytes(), strings::lower(pattern).as_bytes())
 }
 
-/// The pattern with a backslash in place of its own escape character. Fails with 22019 if that is more than one.
+/// The pattern with a backslash in place of its own escape character. Fails with 22025 if that is more than one.
 fn with_backslash(pattern: &str, escape: &str) -> Result<String> {
     let mut characters = escape.chars();
     let (escape, more) = (characters.next(), characters.next());
     if more.is_some() {
         return Err(
-            value_error("invalid escape string", "22019").with_hint("Escape string must be empty or one character.")
+            value_error("invalid escape string", "22025").with_hint("Escape string must be empty or one character.")
         );
     }
     if escape == Some('\\') {
@@ -156,7 +156,7 @@ fn similar_pattern(pattern: &str, escape: Option<&str>) -> Result<String> {
     let (escape, more) = (characters.next(), characters.next());
     if more.is_some() {
         return Err(
-            value_error("invalid escape string", "22019").with_hint("Escape string must be empty or one character.")
+            value_error("invalid escape string", "22025").with_hint("Escape string must be empty or one character.")
         );
     }
     let mut result = String::from("^(?:");

@@ -107,6 +107,25 @@ pub fn resolve_aggregate(name: &str, arguments: &[Candidate]) -> Result<Aggregat
     Ok(AggregateCall { overload, arguments: types, returns })
 }
 
+/// Which of several routines of a name arguments of these types mean: its place. Each routine has as many parameters as
+/// there are arguments. `None` if none takes them without a cast that the statement would have to say. Fails with kind
+/// `Input` and 42725 if several do as well.
+pub fn choose_routine(name: &str, routines: &[Vec<Argument>], arguments: &[SqlType]) -> Result<Option<usize>> {
+    let types: Vec<&SqlType> = arguments.iter().collect();
+    if let Some(found) = routines.iter().position(|shape| exact(shape, &types)) {
+        return Ok(Some(found));
+    }
+    let fits = |shape: &[Argument]| {
+        shape.iter().zip(&types).all(|(argument, sql_type)| becomes(sql_type, argument)) && agree(shape, &types)
+    };
+    let fitting: Vec<usize> = (0..routines.len()).filter(|index| fits(&routines[*index])).collect();
+    match best(routines, fitting, &types) {
+        Chosen::One(index) => Ok(Some(index)),
+        Chosen::None => Ok(None),
+        Chosen::Several => Err(ambiguous(name, &types)),
+    }
+}
+
 /// What choosing needs of an overload.
 trait Takes {
     fn fixed(&self) -> &[Argument];

@@ -333,6 +333,7 @@ fn codes(catalog: &mut Catalog) {
         "chr(integer) -> text",
         kernel!(try |a: i32| match a {
             0 => Err(value_error("null character not permitted", "54000")),
+            ..0 => Err(invalid_argument("character number must be positive")),
             a => match u32::try_from(a).ok().and_then(char::from_u32) {
                 Some(character) => Ok(character.to_string()),
                 None => Err(value_error(format!("requested character too large for encoding: {a}"), "54000")),

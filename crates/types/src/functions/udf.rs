@@ -14,6 +14,7 @@ use datafusion_expr::{
 
 use super::{Body, Call, Kernel, Overload, ScalarCall, Stability, arithmetic};
 use crate::SqlType;
+use crate::values::value_at;
 
 /// The call as a function of DataFusion's. Of an operator that becomes another expression only if the engine's kernel
 /// does not give the result's type: then as a kernel.
@@ -155,7 +156,7 @@ impl Function {
             }
             ColumnarValue::Scalar(value) => {
                 let array = held_as(&value.to_array_of_size(1)?, &wanted)?;
-                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+                Ok(ColumnarValue::Scalar(value_at(&array, 0)?))
             }
         }
     }
@@ -168,7 +169,7 @@ fn with_nulls(array: &ArrayRef, nulls: Option<NullBuffer>) -> DataFusionResult<A
 }
 
 /// The array as the type that holds a SQL type's values.
-fn held_as(array: &ArrayRef, wanted: &DataType) -> DataFusionResult<ArrayRef> {
+pub(super) fn held_as(array: &ArrayRef, wanted: &DataType) -> DataFusionResult<ArrayRef> {
     if array.data_type() == wanted {
         return Ok(array.clone());
     }

@@ -52,6 +52,7 @@ pub use self::styles::Styles;
 pub use self::zoned_time::ZonedTime;
 pub use self::zones::Zone;
 use crate::SqlType;
+use crate::values::value_at;
 
 /// The value that a text stands for. Fails with kind `Input` (22P02, 22007, 22008, 22003) if it stands for none, and
 /// for `now` and its likes, which [`parse_with`] reads.
@@ -62,7 +63,7 @@ pub fn parse(text: &str, sql_type: &SqlType, zone: &str) -> Result<ScalarValue> 
 /// The value that a text stands for at a time. Fails like [`parse`].
 pub fn parse_with(text: &str, sql_type: &SqlType, options: &ReadOptions) -> Result<ScalarValue> {
     let array = parse_array(&StringViewArray::from(vec![text]), sql_type, options)?;
-    ScalarValue::try_from_array(&array, 0).map_err(|error| Error::bug(format!("a value of {sql_type}: {error}")))
+    value_at(&array, 0).map_err(|error| Error::bug(format!("a value of {sql_type}: {error}")))
 }
 
 /// The text of each value, NULL for NULL. A `timestamptz` is shown in the zone. Fails with kind `Bug` if the array is

@@ -10,6 +10,8 @@ use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::AggregateOrderSensitivity;
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 
+use crate::values::value_at;
+
 /// The function of values and their keys.
 pub(in crate::functions) fn extreme(is_greatest: bool) -> Arc<AggregateUDF> {
     let signature = Signature::any(2, Volatility::Immutable);
@@ -64,13 +66,13 @@ impl Accumulator for Best {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let keys = &values[1];
         for row in (0..keys.len()).filter(|&row| keys.is_valid(row)) {
-            let key = ScalarValue::try_from_array(keys, row)?;
+            let key = value_at(keys, row)?;
             let is_better = self.key.is_null()
                 || key
                     .partial_cmp(&self.key)
                     .is_some_and(|order| if self.is_greatest { order.is_gt() } else { order.is_lt() });
             if is_better {
-                (self.key, self.value) = (key, ScalarValue::try_from_array(&values[0], row)?);
+                (self.key, self.value) = (key, value_at(&values[0], row)?);
             }
         }
         Ok(())

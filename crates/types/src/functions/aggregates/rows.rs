@@ -36,6 +36,7 @@ use super::of_rows::{RowsFunction, Stretches};
 use super::percentiles::percentiles;
 use super::row_order::RowOrder;
 use crate::SqlType;
+use crate::values::value_at;
 
 /// What is computed of a group's rows.
 #[derive(Clone, Debug)]
@@ -572,7 +573,7 @@ impl Accumulator for OneGroup {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         self.collected.groups = self.groups;
-        ScalarValue::try_from_array(&self.collected.values()?, 0)
+        value_at(&self.collected.values()?, 0)
     }
 
     fn size(&self) -> usize {

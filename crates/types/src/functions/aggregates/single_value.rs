@@ -11,6 +11,8 @@ use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use diligence_base::Error;
 
+use crate::values::value_at;
+
 /// The function.
 pub fn single_value_udaf() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(SingleValue::default()))
@@ -73,7 +75,7 @@ impl Value {
             let error = Error::value("more than one row returned by a subquery used as an expression");
             return Err(DataFusionError::External(Box::new(error.with_code("21000"))));
         }
-        self.value = ScalarValue::try_from_array(values, row)?;
+        self.value = value_at(values, row)?;
         self.seen = true;
         Ok(())
     }

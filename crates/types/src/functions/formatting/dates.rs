@@ -208,8 +208,7 @@ impl ShownTime {
             _ => return,
         };
         // A sign takes a digit's place, except where PostgreSQL makes room for it.
-        let has_room =
-            matches!(field.name.as_bytes()[0], b'H' | b'M' | b'S' | b'Y' | b'I' | b'C') && field.name != "MM";
+        let has_room = matches!(field.name.as_bytes()[0], b'H' | b'M' | b'S' | b'Y' | b'I' | b'C');
         let width = match (field.is_filled, value < 0 && has_room) {
             (true, _) => 0,
             (false, false) => width,

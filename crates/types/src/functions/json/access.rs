@@ -20,18 +20,24 @@ pub(super) fn declare(catalog: &mut Catalog) {
         &["->(json, text) -> json", "->(jsonb, text) -> jsonb"],
         kernel!(|json: &str, key: &str| JsonPart::new(json).member(key).map(JsonPart::text)),
     );
-    catalog.add_all(
-        &["->(json, integer) -> json", "->(jsonb, integer) -> jsonb"],
+    catalog.add(
+        "->(json, integer) -> json",
         kernel!(|json: &str, place: i32| JsonPart::new(json).element(place.into()).map(JsonPart::text)),
+    );
+    catalog.add(
+        "->(jsonb, integer) -> jsonb",
+        kernel!(|json: &str, place: i32| binary_element(json, place).map(JsonPart::text)),
     );
     catalog.add_all(
         &["->>(json, text) -> text", "->>(jsonb, text) -> text"],
         kernel!(try |json: &str, key: &str| shown(JsonPart::new(json).member(key))),
     );
-    catalog.add_all(
-        &["->>(json, integer) -> text", "->>(jsonb, integer) -> text"],
+    catalog.add(
+        "->>(json, integer) -> text",
         kernel!(try |json: &str, place: i32| shown(JsonPart::new(json).element(place.into()))),
     );
+    catalog
+        .add("->>(jsonb, integer) -> text", kernel!(try |json: &str, place: i32| shown(binary_element(json, place))));
     for signature in ["#>(json, text[]) -> json", "#>(jsonb, text[]) -> jsonb"] {
         catalog.add(signature, kernel!(|json: &str, path: Steps| followed(json, &path).map(JsonPart::text)));
     }
@@ -49,6 +55,15 @@ pub(super) fn declare(catalog: &mut Catalog) {
         catalog.add(signature, Body::Kernel(extract_path_text));
     }
     duckdb(catalog);
+}
+
+/// An element of a `jsonb` array; a scalar counts as an array of itself, as it does in PostgreSQL.
+fn binary_element(json: &str, place: i32) -> Option<JsonPart<'_>> {
+    let part = JsonPart::new(json);
+    match part.kind() {
+        JsonKind::Array | JsonKind::Object => part.element(place.into()),
+        _ => matches!(place, 0 | -1).then_some(part),
+    }
 }
 
 /// What DuckDB has: paths such as `$.a[0].b`, `/a/0/b` and `a`, of JSON and of texts that are JSON.
