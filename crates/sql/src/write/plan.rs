@@ -14,7 +14,6 @@ use diligence_storage::external::{
     Compression, Destination, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME, WriteExtras,
 };
 use diligence_storage::foreign_error::from_datafusion;
-use diligence_types::SqlType;
 
 use super::CopyTarget;
 use super::extras::ALL_COLUMNS;
@@ -78,9 +77,6 @@ pub(crate) fn copy_plan(
     numbers: &Numbers,
 ) -> Result<(Bound, FileWriter)> {
     let format = target.format;
-    if format == Format::Parquet {
-        writable_to_parquet(&rows)?;
-    }
     let names = rows.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     let extras = extras_of(&target.extras, &names)?;
     if format != Format::Csv {
@@ -163,18 +159,6 @@ fn refuse_twice(names: &[String]) -> Result<()> {
         let error = Error::input(format!("column \"{name}\" specified more than once")).with_code("42701");
         Err(error.with_hint("give one of them another name with AS"))
     })
-}
-
-/// Fails on types that Parquet has no form for.
-fn writable_to_parquet(rows: &Bound) -> Result<()> {
-    match rows.columns.iter().find(|column| column.sql_type == SqlType::Interval) {
-        None => Ok(()),
-        Some(column) => {
-            let error =
-                Error::unsupported(format!("Parquet has no form for the intervals of column '{}'", column.name));
-            Err(error.with_hint("cast them to VARCHAR, or write an .arrow file"))
-        }
-    }
 }
 
 /// What is between the fields of a table's files, if it has several bytes.

@@ -26,6 +26,9 @@ pub(crate) const TYPE_KEY: &str = "sql_type";
 /// The SQL type of texts that are JSON.
 pub(crate) const JSON_TYPE: &str = "json";
 
+/// The SQL type of intervals, where they are bytes.
+pub(crate) const INTERVAL_TYPE: &str = "interval";
+
 /// The SQL type of UUIDs.
 pub(crate) const UUID_TYPE: &str = "uuid";
 
