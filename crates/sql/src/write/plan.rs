@@ -48,7 +48,8 @@ pub(crate) fn insert_plan(
         return Err(nothing_to_write());
     }
     let format = write_format(settings, table.format(), &writing_options(table.format(), &relation.options, &in_files));
-    let held = Held { folders: (partitions, PARTITION_NULL_NAME), nested_as_text: false, numeric: None };
+    let nested_as_text = table.format() == Format::Csv;
+    let held = Held { folders: (partitions, PARTITION_NULL_NAME), nested_as_text, numeric: None };
     let required = schema.fields().iter().filter(|field| !field.is_nullable()).map(|field| field.name().clone());
     let writer = FileWriter {
         name: relation.location.clone(),

@@ -17,6 +17,8 @@ use arrow::datatypes::{
 };
 use diligence_base::{Error, Result};
 
+use diligence_types::SqlType;
+
 use super::options::PLACE;
 use crate::foreign_error::from_arrow;
 
@@ -607,6 +609,10 @@ pub(crate) fn type_name(ty: &DataType) -> String {
         DataType::Timestamp(..) => "TIMESTAMP".to_owned(),
         DataType::Utf8View => "VARCHAR".to_owned(),
         DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+        other if other.is_nested() => {
+            SqlType::of_arrow(other).map_or_else(|| other.to_string(), |told| told.to_string().to_uppercase())
+        }
+        DataType::Interval(_) => "INTERVAL".to_owned(),
         other => other.to_string(),
     }
 }
