@@ -13,6 +13,7 @@ use serde_json::json;
 use super::columns::{Columns, Form};
 use super::compact::compact;
 use super::copy::{CopyEncoder, CopyFormat, CopyOptions, Framing};
+use super::exchanged::{exchanged, exchanged_schema};
 use super::numeric::PlainNumeric;
 
 /// How rows are written.
@@ -86,9 +87,13 @@ pub(crate) struct BodyWriter {
 impl BodyWriter {
     /// A writer for rows with these columns. Fails with kind `Value` if the format has no form for one.
     pub(crate) fn new(format: Format, schema: SchemaRef) -> Result<Self> {
-        let arrow = match format {
-            Format::Arrow => Some(StreamWriter::try_new(Vec::new(), &schema).map_err(not_written)?),
-            _ => None,
+        let (schema, arrow) = match format {
+            Format::Arrow => {
+                let schema = exchanged_schema(&schema);
+                let arrow = StreamWriter::try_new(Vec::new(), &schema).map_err(not_written)?;
+                (schema, Some(arrow))
+            }
+            _ => (schema, None),
         };
         Ok(Self { format, schema, arrow, rows: 0 })
     }
@@ -123,7 +128,7 @@ impl BodyWriter {
                 let Some(writer) = self.arrow.as_mut() else {
                     return Err(Error::bug("an Arrow stream without a writer"));
                 };
-                writer.write(&compact(batch)).map_err(not_written)?;
+                writer.write(&compact(&exchanged(batch, &self.schema)?)).map_err(not_written)?;
                 // The next one is about as large: growing to that would copy it several times.
                 let next = Vec::with_capacity(writer.get_ref().len());
                 Ok(std::mem::replace(writer.get_mut(), next))

@@ -22,9 +22,10 @@ use crate::algebra::Numbers;
 use crate::binder::{self, Bound, Held};
 use crate::errors::suggest;
 
-/// Digits of a `numeric` without parentheses in Parquet, and those behind the point: readers know 38 at most. Values
-/// are rounded to them, as by an assignment to such a column.
-const PARQUET_NUMERIC: (u8, i8) = (38, 18);
+/// Digits of a `numeric` without parentheses in Parquet and Arrow files, and those behind the point: readers know 38 at
+/// most, and some of Arrow's refuse files that have more. Values are rounded to them, as by an assignment to such a
+/// column.
+const NUMERIC: (u8, i8) = (38, 18);
 
 /// The option of COPY that leaves partition columns in the files, too.
 const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
@@ -101,7 +102,7 @@ pub(crate) fn copy_plan(
     let held = Held {
         folders: (if keeps { &[] } else { &partition_by }, PARTITION_NULL_NAME),
         nested_as_text: format == Format::Csv,
-        numeric: (format == Format::Parquet).then_some(PARQUET_NUMERIC),
+        numeric: matches!(format, Format::Parquet | Format::Arrow).then_some(NUMERIC),
     };
     let rows = binder::held(rows, &held, numbers);
     let written = write_format(settings, format, options).map_err(from_datafusion);
