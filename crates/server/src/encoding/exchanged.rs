@@ -1,5 +1,5 @@
-//! Batches in the types that the readers of Arrow's streams know. DuckDB and Polars refuse a stream with a decimal of 256
-//! bits, which an average is.
+//! Batches in the types that the readers of Arrow's streams know. DuckDB and Polars refuse a stream with a decimal of
+//! 256 bits, which an average is.
 
 use std::sync::Arc;
 

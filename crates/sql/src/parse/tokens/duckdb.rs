@@ -546,8 +546,8 @@ impl Text<'_> {
         }
     }
 
-    /// Whether the word at a place has the type STRUCT whose first field begins at another: it is a name, which may be a
-    /// word of statements where a field and its type follow, as in `location STRUCT(x integer)`.
+    /// Whether the word at a place has the type STRUCT whose first field begins at another: it is a name, which may be
+    /// a word of statements where a field and its type follow, as in `location STRUCT(x integer)`.
     fn is_typed(&self, at: usize, first: usize) -> bool {
         let is_word = |place| matches!(self.token(place), Token::Word(_));
         let is_field = || is_word(first) && is_word(first + 1) && !self.is(first + 1, "AS");

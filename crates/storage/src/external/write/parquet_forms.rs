@@ -135,7 +135,7 @@ mod tests {
         let bytes = of(14, 3, 256_999_999).unwrap();
         assert_eq!(bytes.as_fixed_size_binary().value(0), [14, 0, 0, 0, 3, 0, 0, 0, 0, 1, 0, 0]);
         assert!(bytes.is_null(1));
-        for (months, days, nanos) in [(-1, 0, 0), (0, -1, 0), (1, 0, -1), (0, 0, (1 << 32) * MILLISECOND_NANOS)] {
+        for (months, days, nanos) in [(-1, 0, 0), (0, -1, 0), (1, 0, -1), (0, 0, (1_i64 << 32) * MILLISECOND_NANOS)] {
             assert_eq!(of(months, days, nanos).unwrap_err().code(), Some("22008"));
         }
     }
