@@ -269,7 +269,7 @@ pub(super) fn column(
 }
 
 /// The SQL type of a column whose values are texts of its own, which not all texts are.
-pub(super) fn checked_type(told: &ColumnField) -> Option<SqlType> {
+pub(in crate::external) fn checked_type(told: &ColumnField) -> Option<SqlType> {
     let is_own = match told.data_type() {
         DataType::Utf8View => told.metadata().contains_key(TYPE_KEY),
         DataType::BinaryView | DataType::Time64(TimeUnit::Microsecond) => true,

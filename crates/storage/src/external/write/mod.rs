@@ -358,8 +358,10 @@ impl FileOperation {
             let values = texts.iter().map(|text| text.is_valid(row).then(|| text.value(row))).collect::<Vec<_>>();
             let place = *places.entry(values).or_insert_with_key(|values| {
                 let names = self.writer.partition_columns.iter().zip(values);
-                let names = names.map(|(name, value)| format!("{name}={}", value.unwrap_or(NULL_NAME)));
-                groups.push((names.map(|name| PathPart::from(name).as_ref().to_owned()).collect(), Vec::new()));
+                // Readers cut a name at a `=`.
+                let part = |text: &str| PathPart::from(text).as_ref().replace('=', "%3D");
+                let names = names.map(|(name, value)| format!("{}={}", part(name), part(value.unwrap_or(NULL_NAME))));
+                groups.push((names.collect(), Vec::new()));
                 groups.len() - 1
             });
             groups[place].1.push(row as u32);
