@@ -212,8 +212,8 @@ fn not_written(error: arrow::error::ArrowError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BinaryViewArray, Decimal256Array, Int64Array, ListArray, StringViewArray};
-    use arrow::datatypes::{DataType, Field, Int64Type, Schema, i256};
+    use arrow::array::{Array, AsArray, BinaryViewArray, Decimal256Array, Int64Array, ListArray, StringViewArray};
+    use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, Schema, i256};
 
     use super::*;
 
@@ -314,5 +314,16 @@ mod tests {
             let mut writer = BodyWriter::new(format, batch.schema()).unwrap();
             assert_eq!(String::from_utf8(writer.batch(&batch).unwrap()).unwrap(), expected);
         }
+        // Readers of Arrow know decimals of 38 digits.
+        let mut writer = BodyWriter::new(Format::Arrow, batch.schema()).unwrap();
+        let mut bytes = writer.batch(&batch).unwrap();
+        bytes.extend(writer.end(&[]).unwrap());
+        let read = arrow::ipc::reader::StreamReader::try_new(bytes.as_slice(), None).unwrap().next().unwrap().unwrap();
+        let numbers = read.column(0).as_primitive::<Decimal128Type>();
+        let written = (0..4).map(|row| numbers.is_valid(row).then(|| numbers.value_as_string(row)));
+        let zeros = "0".repeat(18);
+        let expected =
+            [Some(format!("2.5{}", "0".repeat(17))), None, Some(format!("-10.{zeros}")), Some(format!("0.{zeros}"))];
+        assert_eq!(written.collect::<Vec<_>>(), expected);
     }
 }
