@@ -16,7 +16,6 @@ use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit,
 };
 use diligence_base::{Error, Result};
-
 use diligence_types::SqlType;
 
 use super::options::PLACE;
