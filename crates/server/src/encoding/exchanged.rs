@@ -97,7 +97,7 @@ mod tests {
         let schema = exchanged_schema(&batch.schema());
         let read = exchanged(&batch, &schema).unwrap();
         // The third is 2.5 of the last digit that is kept, and rounded away from zero.
-        let expected = [Some(1_500_000_000_000_000_000), None, Some(-3)];
+        let expected: [Option<i128>; 3] = [Some(1_500_000_000_000_000_000), None, Some(-3)];
         let of = |array: &ArrayRef| array.as_primitive::<Decimal128Type>().iter().collect::<Vec<_>>();
         assert_eq!(of(read.column(0)), expected);
         assert_eq!(of(read.column(1).as_list::<i32>().values()), expected);
