@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use diligence_server::LogLevel;
 use diligence_server::collector::Collector;
 
-use crate::output::Format;
+use crate::output::{Format, Look};
 
 /// Diligence: a parallel SQL engine for Parquet, CSV, JSON and Arrow files.
 ///
@@ -167,9 +167,10 @@ pub enum TempCompression {
 /// How results are printed.
 #[derive(Args, Clone, Debug)]
 pub struct OutputArguments {
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    /// Output format: table, csv, json, jsonl, arrow (a stream of Arrow IPC), markdown, line, unaligned (values with |
+    /// between them) or none
+    #[arg(long, value_name = "FORMAT", value_parser = Look::parse, default_value = "table")]
+    pub format: Look,
     /// Values with a separator between them and without widths, as --format unaligned
     #[arg(short = 'A', long, conflicts_with = "format")]
     pub no_align: bool,
@@ -215,7 +216,7 @@ impl OutputArguments {
         match (self.no_align, self.csv) {
             (true, _) => Format::Unaligned,
             (false, true) => Format::Csv,
-            (false, false) => self.format,
+            (false, false) => self.format.format,
         }
     }
 }
@@ -232,6 +233,9 @@ pub struct SqlArguments {
     /// How results are printed.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// Changes nothing, as statements run without an init file; for command lines of psql
+    #[arg(short = 'X', long, hide = true)]
+    pub no_init: bool,
     /// SQL statements, as the argument SQL; may be repeated
     #[arg(short = 'c', long = "command", value_name = "SQL")]
     pub commands: Vec<String>,

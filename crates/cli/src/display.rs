@@ -56,7 +56,8 @@ impl Display {
             rows,
             headers: !output.tuples_only,
             footer: !output.tuples_only,
-            expanded: if output.expanded { Expanded::On } else { defaults.expanded },
+            frame: output.format.frame,
+            expanded: if output.expanded { Expanded::On } else { output.format.expanded },
             field_separator: separator(&output.field_separator, output.field_separator_zero, defaults.field_separator),
             record_separator: separator(
                 &output.record_separator,

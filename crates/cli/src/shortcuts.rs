@@ -8,8 +8,35 @@ use clap::CommandFactory;
 
 use crate::arguments::Arguments;
 
-/// The command line with its subcommand. One that has it, or that is none, stays as it is.
+/// Options of the shells of SQLite and DuckDB, which have one dash, and what they are here.
+const OTHER_SHELLS: [(&str, &[&str]); 13] = [
+    ("-csv", &["--format", "csv"]),
+    ("-json", &["--format", "json"]),
+    ("-jsonlines", &["--format", "jsonl"]),
+    ("-markdown", &["--format", "markdown"]),
+    ("-line", &["--format", "line"]),
+    ("-list", &["--format", "unaligned"]),
+    ("-box", &["--format", "table"]),
+    ("-table", &["--format", "table"]),
+    ("-noheader", &["--tuples-only"]),
+    // Names of columns are shown anyway, and no statement asks a person.
+    ("-header", &[]),
+    ("-batch", &[]),
+    ("-separator", &["--field-separator"]),
+    ("-version", &["--version"]),
+];
+
+/// The command line with its subcommand. One that has it, or that is none, stays as it is, but for options of
+/// [other shells](OTHER_SHELLS).
 pub fn spelled_out(arguments: Vec<OsString>) -> Vec<OsString> {
+    let own = |argument: OsString| {
+        let known = OTHER_SHELLS.iter().find(|(name, _)| argument == **name);
+        known.map_or_else(|| vec![argument.clone()], |(_, own)| own.iter().map(OsString::from).collect())
+    };
+    with_subcommand(arguments.into_iter().flat_map(own).collect())
+}
+
+fn with_subcommand(arguments: Vec<OsString>) -> Vec<OsString> {
     let Some((program, rest)) = arguments.split_first() else { return arguments };
     let files = rest.iter().take_while(|argument| is_data(argument)).count();
     let (files, rest) = rest.split_at(files);
@@ -74,6 +101,10 @@ mod tests {
         assert_eq!(spelled(&["-Atc", "SELECT 1"]), "sql -Atc SELECT 1");
         assert_eq!(spelled(&["-At", "-F", ";", "-c", "SELECT 1"]), "sql -At -F ; -c SELECT 1");
         assert_eq!(spelled(&["a.csv", "-qAt", "-c", "SELECT 1"]), "sql --data a.csv -qAt -c SELECT 1");
+        assert_eq!(spelled(&["-csv", "-noheader", "-c", "SELECT 1"]), "sql --format csv --tuples-only -c SELECT 1");
+        assert_eq!(spelled(&["a.csv", "-markdown", "SELECT 1"]), "sql --data a.csv --format markdown SELECT 1");
+        assert_eq!(spelled(&["shell", "-batch", "-separator", ";"]), "shell --field-separator ;");
+        assert_eq!(spelled(&["-version"]), "--version");
         assert_eq!(spelled(&["a.csv"]), "shell --data a.csv");
         assert_eq!(spelled(&["a.csv", "b.parquet", "--db", "shop"]), "shell --data a.csv --data b.parquet --db shop");
         assert_eq!(spelled(&["a.csv", "-c", "SELECT 1"]), "sql --data a.csv -c SELECT 1");

@@ -47,7 +47,7 @@ pub mod stages;
 mod telemetry;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
-pub use encoding::{PlainNumeric, compact, texts};
+pub use encoding::{PlainNumeric, compact, exchanged, exchanged_schema, texts};
 pub use in_process::{ProcessCopy, ProcessFileCopy, is_idle_setting};
 pub use log::{LogFormat, LogLevel, LogOptions};
 pub use server::{Addresses, Server};

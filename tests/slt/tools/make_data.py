@@ -3,6 +3,7 @@
 need Python; run this only to change them, with bench/rivals/venv/bin/python. Running it again gives the same rows.
 """
 
+import base64
 import datetime
 import decimal
 import gzip
@@ -262,6 +263,27 @@ def records():
         (to / f"{name}.json").write_text(text)
 
 
+def foreign():
+    """Files as other programs write them."""
+    to = folder("foreign")
+    (to / "commented.csv").write_text(
+        'id,v # names\n  # a whole line, "with a quote\n1,x # one\n2,"a#b"#two\n3,#\n#4,y\n5,"z" # five, "5\n'
+    )
+    (to / "texts.csv").write_text(
+        "id,numbers,span,place,pairs\n"
+        '1,"[1, 2]",1 day,"{\'x\': 1, \'y\': a}","{a=1, b=2}"\n'
+        '2,"{3,NULL}",2 months 03:00:00,"(2,""b, c"")",{}\n'
+        "3,,,,\n"
+    )
+    # Polars embeds integers of 128 bits, which Arrow does not have.
+    schema = pa.schema([("wide", pa.int64())]).serialize().to_pybytes()
+    schema = base64.b64encode(schema.replace(b"\x40\0\0\0", b"\x80\0\0\0")).decode()
+    table = pa.table({"wide": pa.array([bytes([5] + [0] * 15), None], pa.binary(16))})
+    with parquet.ParquetWriter(to / "wide.parquet", table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"ARROW:schema": schema})
+
+
 def broken():
     """Files that must give an error that names them."""
     good = (DATA / "people.parquet").read_bytes()
@@ -279,7 +301,7 @@ def broken():
 def main():
     shutil.rmtree(DATA, ignore_errors=True)
     DATA.mkdir()
-    for act in (people, types, nested, row_groups, encodings, folders, evolved, empty, odd_text, broken):
+    for act in (people, types, nested, row_groups, encodings, folders, evolved, empty, odd_text, foreign, broken):
         act()
     sizes = sorted((path.stat().st_size, str(path.relative_to(DATA))) for path in DATA.rglob("*") if path.is_file())
     print(f"{len(sizes)} files, {sum(size for size, _ in sizes)} bytes; the largest: {sizes[-5:]}")

@@ -7,14 +7,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use diligence_base::Error;
-use diligence_server::compact;
+use diligence_server::{compact, exchanged, exchanged_schema};
 
 use super::{Demand, ResultWriter, WriteError};
 
 /// The output before `begin`, and the stream that owns it after.
 pub(super) enum ArrowStreamWriter<'a> {
     Waiting(Option<&'a mut dyn Write>),
-    Streaming(StreamWriter<&'a mut dyn Write>),
+    Streaming(StreamWriter<&'a mut dyn Write>, SchemaRef),
 }
 
 impl<'a> ArrowStreamWriter<'a> {
@@ -24,7 +24,7 @@ impl<'a> ArrowStreamWriter<'a> {
 
     fn stream(&mut self) -> Result<&mut StreamWriter<&'a mut dyn Write>, WriteError> {
         match self {
-            ArrowStreamWriter::Streaming(stream) => Ok(stream),
+            ArrowStreamWriter::Streaming(stream, _) => Ok(stream),
             ArrowStreamWriter::Waiting(_) => {
                 Err(WriteError::Value(Error::bug("an Arrow stream was written before it was started")))
             }
@@ -37,13 +37,18 @@ impl ResultWriter for ArrowStreamWriter<'_> {
         if let ArrowStreamWriter::Waiting(output) = self
             && let Some(output) = output.take()
         {
-            *self = ArrowStreamWriter::Streaming(StreamWriter::try_new(output, schema)?);
+            let schema = exchanged_schema(schema);
+            *self = ArrowStreamWriter::Streaming(StreamWriter::try_new(output, &schema)?, schema);
         }
         Ok(())
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
-        self.stream()?.write(&compact(batch))?;
+        let batch = match self {
+            ArrowStreamWriter::Streaming(_, schema) => exchanged(batch, schema).map_err(WriteError::Value)?,
+            ArrowStreamWriter::Waiting(_) => batch.clone(),
+        };
+        self.stream()?.write(&compact(&batch))?;
         Ok(Demand::More)
     }
 

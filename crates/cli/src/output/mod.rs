@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
+use clap::ValueEnum;
 use diligence_base::Error;
 
 pub use collected::Collected;
@@ -26,7 +27,7 @@ pub use lines::LineWriter;
 pub use text::{printable, printable_lines};
 
 /// The format of results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A table with aligned columns
     Table,
@@ -53,6 +54,42 @@ impl Format {
     /// Whether people read it, who want to be told what a command has done.
     pub fn is_for_people(self) -> bool {
         matches!(self, Format::Table | Format::Unaligned)
+    }
+}
+
+/// How results look: a format, and of tables their lines and when values stand one below the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The format.
+    pub format: Format,
+    /// The lines of tables.
+    pub frame: Frame,
+    /// When the values of a row stand one below the other.
+    pub expanded: Expanded,
+}
+
+impl Look {
+    /// The names that are told to people; there are others.
+    pub const NAMES: [&str; 9] = ["table", "csv", "json", "jsonl", "arrow", "markdown", "line", "unaligned", "none"];
+
+    /// The look of this name in small letters, which may be one of other shells.
+    pub fn named(name: &str) -> Option<Self> {
+        let (format, frame, expanded) = match name {
+            "box" | "duckbox" | "aligned" | "wrapped" => (Format::Table, Frame::Box, Expanded::Auto),
+            "column" => (Format::Table, Frame::Bare, Expanded::Auto),
+            "markdown" => (Format::Table, Frame::Markdown, Expanded::Off),
+            "line" | "lines" | "vertical" => (Format::Table, Frame::Box, Expanded::On),
+            "jsonlines" | "ndjson" => (Format::Jsonl, Frame::Box, Expanded::Auto),
+            "list" => (Format::Unaligned, Frame::Box, Expanded::Auto),
+            "trash" => (Format::None, Frame::Box, Expanded::Auto),
+            name => (Format::from_str(name, true).ok()?, Frame::Box, Expanded::Auto),
+        };
+        Some(Self { format, frame, expanded })
+    }
+
+    /// As [`named`](Self::named), for the command line. Fails with a message that lists the names.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        Self::named(&name.to_ascii_lowercase()).ok_or_else(|| format!("the formats are {}", Self::NAMES.join(", ")))
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
-
+use super::import::Import;
 use super::listings::Listing;
 use super::variables::single_quoted;
-use crate::output::{Expanded, Format, Frame};
+use crate::output::{Expanded, Format, Frame, Look};
 
 /// A command of the shell, as `.help` shows it.
 pub struct ShellCommand {
@@ -98,6 +97,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\watch", &[".watch"], "[SECONDS]", "run the statement every so many seconds until Ctrl-C [default: 2]"),
     command(".edit", &["\\e"], "[FILE]", "edit the last statement, or a file, in $EDITOR and run it"),
     command("\\copy", &[], "ARGUMENTS", "copy rows between a table and a file of this machine, as COPY does"),
+    command(".import", &[], "FILE TABLE", "add the rows of a file to a table, or make a table of them"),
     command("\\set", &[".set"], "[NAME [VALUE]]", "set a variable, or list all; statements have them as :name"),
     command("\\unset", &[".unset"], "NAME", "remove a variable"),
     command("\\getenv", &[], "NAME VARIABLE", "set a variable to one of the environment"),
@@ -132,7 +132,6 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["\\c", "\\connect", ".open"],
         "a shell keeps its database; leave it, and start 'diligence shell' with --db DIR or --connect URL",
     ),
-    (&[".import"], "a file can be read as it is: CREATE TABLE t AS SELECT * FROM 'FILE', or COPY t FROM 'FILE'"),
     (&[".once"], "'SELECT … \\g FILE' writes the rows of one statement, and '.output FILE' those of all that follow"),
     (&[".version"], "SELECT version() tells it"),
     (&[".changes"], "commands tell how many rows they have changed"),
@@ -200,6 +199,8 @@ pub enum Command {
     Crosstab(String),
     /// Rows between a table and a file.
     Copy(String),
+    /// Rows of a file into a table.
+    Import(Import),
     /// A variable, as its arguments say; without any, all variables.
     Set(String),
     /// A variable less.
@@ -403,6 +404,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\gdesc" if argument.is_empty() => Some(Command::DescribeStatement),
         "\\crosstabview" => Some(Command::Crosstab(argument.to_owned())),
         "\\copy" if !argument.is_empty() => Some(Command::Copy(argument.to_owned())),
+        ".import" => return Some(Import::of(argument).map(Command::Import)),
         "\\set" => Some(Command::Set(argument.to_owned())),
         ".bail" => on_or_off(argument).map(|on| {
             let on = if on.unwrap_or(true) { "on" } else { "off" };
@@ -499,18 +501,8 @@ fn border(argument: &str) -> Option<Frame> {
 
 /// The format of this name, which may be one of other shells.
 fn mode(argument: &str) -> Option<Command> {
-    let name = argument.to_ascii_lowercase();
-    let (format, frame, expanded) = match name.as_str() {
-        "box" | "duckbox" | "aligned" | "wrapped" => (Format::Table, Frame::Box, Expanded::Auto),
-        "column" => (Format::Table, Frame::Bare, Expanded::Auto),
-        "markdown" => (Format::Table, Frame::Markdown, Expanded::Off),
-        "line" | "lines" | "vertical" => (Format::Table, Frame::Box, Expanded::On),
-        "jsonlines" | "ndjson" => (Format::Jsonl, Frame::Box, Expanded::Auto),
-        "list" => (Format::Unaligned, Frame::Box, Expanded::Auto),
-        "trash" => (Format::None, Frame::Box, Expanded::Auto),
-        name => (Format::from_str(name, true).ok()?, Frame::Box, Expanded::Auto),
-    };
-    Some(Command::Mode(format, frame, expanded))
+    Look::named(&argument.to_ascii_lowercase())
+        .map(|Look { format, frame, expanded }| Command::Mode(format, frame, expanded))
 }
 
 /// psql's `\pset`.
@@ -680,6 +672,7 @@ mod tests {
         told(".dance", "unknown command .dance; '.help' lists");
         told("\\D", "unknown command \\D");
         told("\\c other", "--connect URL");
+        told(".import a.csv", "usage: .import [--csv] [--skip N] FILE TABLE");
         told("\\prompt", "usage: \\prompt [TEXT] NAME");
         told("\\restrict", "usage: \\restrict WORD");
         told("\\copy", "usage: \\copy ARGUMENTS");

@@ -13,6 +13,7 @@ mod completer;
 mod conditions;
 mod copy;
 mod crosstab;
+mod import;
 mod lines;
 mod listings;
 mod looks;

@@ -15,6 +15,7 @@ use super::commands::{self, Command, PrintedTo};
 use super::conditions::Conditions;
 use super::copy;
 use super::crosstab::crosstab;
+use super::import::Import;
 use super::looks;
 use super::script::{Part, Piece, parts, with_semicolons};
 use super::variables::{Variables, boolean};
@@ -369,6 +370,7 @@ impl<'a> Shell<'a> {
                 self.runner.show_rows(&crosstab(&rows, &columns).map_err(Failure::Usage)?)?;
             }
             Command::Copy(argument) => self.copy(&argument, line, rows)?,
+            Command::Import(import) => self.import(&import)?,
             Command::Set(argument) => self.set_or_list(&argument)?,
             Command::Unset(name) => self.unset(&name)?,
             Command::LastError => self.print_last_error()?,
@@ -514,6 +516,13 @@ impl<'a> Shell<'a> {
         let values = texts(&rows).map_err(|error| Failure::Statement(error, None))?;
         let mut statements = values.into_iter().flatten().flatten();
         statements.try_for_each(|statement| self.noted(self.runner.run(&Source::typed(statement))))
+    }
+
+    /// `.import`.
+    fn import(&self, import: &Import) -> Result<(), Failure> {
+        let known = self.noted(self.runner.collect(&Source::typed(import.known()), false))?;
+        let is_known = known.is_some_and(|rows| rows.num_rows() > 0);
+        self.noted(self.runner.run(&Source::typed(import.statement(is_known))))
     }
 
     /// psql's `\copy`, with its rows where it reads them.

@@ -392,3 +392,29 @@ fn commands_have_the_environment_of_the_shell() {
     assert_eq!(succeeds(home, "\\encoding\n\\encoding utf8\n"), "UTF8\n");
     fails(home, "\\encoding latin1\n", "all text is UTF-8");
 }
+
+#[test]
+fn files_are_imported_and_options_of_other_shells_understood() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    std::fs::write(home.join("in.csv"), "a,b\n1,x\n").unwrap();
+    std::fs::write(home.join("my notes"), "about\na;b\n2;y\n").unwrap();
+    let script = ".import in.csv t\n.import in.csv t\n.import --csv --skip 1 'my notes' t\n\
+                  SELECT count(*) AS n, sum(a) AS s, max(b) AS b FROM t;\n";
+    assert_eq!(succeeds(home, script), "n,s,b\n3,4,y\n");
+    fails(home, ".import in.csv\n", "usage: .import");
+    fails(home, ".import nowhere.csv t\n", "nowhere.csv");
+    for (options, expected) in [
+        (&["-csv", "-noheader"][..], "1,x\n"),
+        (&["-X", "-json", "-batch"], "[{\"a\":1,\"b\":\"x\"}]\n"),
+        (&["--format", "unaligned", "-separator", ";", "-t"], "1;x\n"),
+    ] {
+        let line = [options, &["-c", "SELECT 1 AS a, 'x' AS b"]].concat();
+        let ran = run(home, &line, "");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), expected), "{options:?}: {}", ran.stderr);
+    }
+    let ran = run(home, &["-markdown", "-c", "SELECT 1 AS a"], "");
+    assert!(ran.code == Some(0) && ran.stdout.starts_with("| a |\n|"), "{}{}", ran.stdout, ran.stderr);
+    let ran = run(home, &["--format", "xml", "-c", "SELECT 1"], "");
+    assert!(ran.code == Some(2) && ran.stderr.contains("the formats are table, csv"), "{}", ran.stderr);
+}

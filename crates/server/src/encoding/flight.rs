@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::Buffer;
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
@@ -12,6 +11,7 @@ use bytes::Bytes;
 use diligence_base::{Error, Result};
 
 use super::compact::compact;
+use super::exchanged::{exchanged, exchanged_schema};
 
 /// Bytes that a message has at most, where it has more than one row: gRPC's clients take 4 MiB unless they are told
 /// otherwise, with what stands around the rows.
@@ -23,6 +23,7 @@ const MESSAGE_BYTES_MAX: usize = 3 << 20;
 /// The columns as clients are told of them. Any may have NULLs: a statement is described before it runs, and what comes
 /// out must be what was told.
 pub(crate) fn told_schema(schema: &Schema) -> SchemaRef {
+    let schema = exchanged_schema(schema);
     let fields = schema.fields().iter().map(|field| Field::clone(field).with_nullable(true));
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
@@ -65,7 +66,7 @@ impl FlightWriter {
     pub(crate) fn batch(&mut self, batch: &RecordBatch) -> Result<Vec<FlightData>> {
         let mut out = Vec::new();
         // The next one is last, with the bytes of what it was cut from.
-        let mut parts = vec![(self.as_told(batch)?, usize::MAX)];
+        let mut parts = vec![(exchanged(batch, &self.schema)?, usize::MAX)];
         while let Some((part, before)) = parts.pop() {
             if part.num_rows() == 0 {
                 continue;
@@ -98,20 +99,6 @@ impl FlightWriter {
         }
         out.push(rows.into());
         Ok(None)
-    }
-
-    /// The batch with the columns as they were told.
-    fn as_told(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let options = CastOptions { safe: false, ..CastOptions::default() };
-        let columns = batch.columns().iter().zip(self.schema.fields()).map(|(column, field)| {
-            match column.data_type() == field.data_type() {
-                true => Ok(column.clone()),
-                false => cast_with_options(column, field.data_type(), &options).map_err(not_written),
-            }
-        });
-        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(not_written)
     }
 }
 

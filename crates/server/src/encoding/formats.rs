@@ -13,6 +13,7 @@ use serde_json::json;
 use super::columns::{Columns, Form};
 use super::compact::compact;
 use super::copy::{CopyEncoder, CopyFormat, CopyOptions, Framing};
+use super::exchanged::{exchanged, exchanged_schema};
 use super::numeric::PlainNumeric;
 
 /// How rows are written.
@@ -86,9 +87,13 @@ pub(crate) struct BodyWriter {
 impl BodyWriter {
     /// A writer for rows with these columns. Fails with kind `Value` if the format has no form for one.
     pub(crate) fn new(format: Format, schema: SchemaRef) -> Result<Self> {
-        let arrow = match format {
-            Format::Arrow => Some(StreamWriter::try_new(Vec::new(), &schema).map_err(not_written)?),
-            _ => None,
+        let (schema, arrow) = match format {
+            Format::Arrow => {
+                let schema = exchanged_schema(&schema);
+                let arrow = StreamWriter::try_new(Vec::new(), &schema).map_err(not_written)?;
+                (schema, Some(arrow))
+            }
+            _ => (schema, None),
         };
         Ok(Self { format, schema, arrow, rows: 0 })
     }
@@ -123,7 +128,7 @@ impl BodyWriter {
                 let Some(writer) = self.arrow.as_mut() else {
                     return Err(Error::bug("an Arrow stream without a writer"));
                 };
-                writer.write(&compact(batch)).map_err(not_written)?;
+                writer.write(&compact(&exchanged(batch, &self.schema)?)).map_err(not_written)?;
                 // The next one is about as large: growing to that would copy it several times.
                 let next = Vec::with_capacity(writer.get_ref().len());
                 Ok(std::mem::replace(writer.get_mut(), next))
@@ -207,8 +212,8 @@ fn not_written(error: arrow::error::ArrowError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BinaryViewArray, Decimal256Array, Int64Array, ListArray, StringViewArray};
-    use arrow::datatypes::{DataType, Field, Int64Type, Schema, i256};
+    use arrow::array::{Array, AsArray, BinaryViewArray, Decimal256Array, Int64Array, ListArray, StringViewArray};
+    use arrow::datatypes::{DataType, Decimal128Type, Field, Int64Type, Schema, i256};
 
     use super::*;
 
@@ -309,5 +314,16 @@ mod tests {
             let mut writer = BodyWriter::new(format, batch.schema()).unwrap();
             assert_eq!(String::from_utf8(writer.batch(&batch).unwrap()).unwrap(), expected);
         }
+        // Readers of Arrow know decimals of 38 digits.
+        let mut writer = BodyWriter::new(Format::Arrow, batch.schema()).unwrap();
+        let mut bytes = writer.batch(&batch).unwrap();
+        bytes.extend(writer.end(&[]).unwrap());
+        let read = arrow::ipc::reader::StreamReader::try_new(bytes.as_slice(), None).unwrap().next().unwrap().unwrap();
+        let numbers = read.column(0).as_primitive::<Decimal128Type>();
+        let written = (0..4).map(|row| numbers.is_valid(row).then(|| numbers.value_as_string(row)));
+        let zeros = "0".repeat(18);
+        let expected =
+            [Some(format!("2.5{}", "0".repeat(17))), None, Some(format!("-10.{zeros}")), Some(format!("0.{zeros}"))];
+        assert_eq!(written.collect::<Vec<_>>(), expected);
     }
 }

@@ -8,6 +8,7 @@
 //! * [`copy`]: the same rows as lines, for COPY … TO STDOUT and for CSV.
 //! * [`formats`]: bodies of HTTP.
 //! * [`compact`]: batches without bytes of other rows, for Arrow's streams.
+//! * [`exchanged`](mod@exchanged): batches in the types that readers of Arrow's streams know.
 //! * [`flight`]: messages of Arrow Flight.
 //! * [`numeric`]: what Arrow would write with more zeros than that.
 //! * [`parameters`]: the other direction, values as clients send them, out of bytes that a [`cursor`] stands on.
@@ -18,6 +19,7 @@ pub(crate) mod columns;
 mod compact;
 pub(crate) mod copy;
 mod cursor;
+mod exchanged;
 mod fields;
 pub(crate) mod flight;
 pub(crate) mod formats;
@@ -31,6 +33,7 @@ use arrow::array::RecordBatch;
 use diligence_base::Result;
 
 pub use self::compact::compact;
+pub use self::exchanged::{exchanged, exchanged_schema};
 pub use self::numeric::PlainNumeric;
 
 /// The texts of all values of a batch, row by row, as clients of PostgreSQL's protocol get them; `None` for NULL.

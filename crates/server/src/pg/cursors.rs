@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use arrow::array::ArrayRef;
 use diligence_base::Error;
 use diligence_db::{CursorInfo, CursorRows, CursorWay};
 use parking_lot::Mutex;
@@ -20,13 +21,14 @@ use crate::encoding::columns::{Columns, Form};
 use crate::session::cursors::Declared;
 
 impl PgSession {
-    pub(super) async fn declare(&mut self, declared: &Declared) -> Outcome {
+    /// DECLARE, with values for the parameters of its query, whose types the client has declared as these.
+    pub(super) async fn declare(&mut self, declared: &Declared, oids: &[u32], values: Vec<ArrayRef>) -> Outcome {
         let name = &declared.name;
         if self.block == Block::None && !declared.is_holdable {
             let error = Error::input("DECLARE CURSOR can only be used in transaction blocks").with_code("25P01");
             return Err(error.with_hint("BEGIN first, or declare it WITH HOLD").into());
         }
-        let mut prepared = Box::pin(self.prepare(declared.query.clone(), vec![], true)).await?;
+        let mut prepared = Box::pin(self.prepare(declared.query.clone(), oids.to_vec(), true)).await?;
         if !matches!(&prepared.kind, PreparedKind::Statement(_, description) if description.schema.is_some()) {
             return Err(Error::input("a cursor needs a query").with_code("42P11").into());
         }
@@ -37,7 +39,7 @@ impl PgSession {
         followed = followed.filter(|query| query.is_locking || declared.is_scroll || query.is_small);
         if let Some(text) = followed.as_ref().map(|query| query.text.clone()) {
             // A query of one group has no rows of the table, for example.
-            match Box::pin(self.prepare(text, vec![], true)).await {
+            match Box::pin(self.prepare(text, oids.to_vec(), true)).await {
                 Ok(numbered) => prepared = numbered,
                 Err(Trouble::Failed(_)) => followed = None,
                 Err(broken) => return Err(broken),
@@ -61,7 +63,7 @@ impl PgSession {
         let statement = Arc::new(prepared);
         let mut portal = Portal {
             statement: statement.clone(),
-            values: vec![],
+            values,
             forms: if declared.is_binary { vec![1] } else { vec![] },
             state: PortalState::Bound,
             sent: 0,

@@ -313,3 +313,30 @@ async fn a_copy_tells_where_it_failed() {
     let failed = asked(&mut ann, "SELECT 1/0", &[], &[], true).await;
     assert_eq!((failed.told('C'), failed.told('W')), ("22012", ""));
 }
+
+/// psycopg's cursors with names send the values of a query's parameters with DECLARE.
+#[tokio::test]
+async fn cursors_have_parameters() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    ann.simple("CREATE TABLE t AS SELECT g AS a, 'x' || g AS b FROM generate_series(1, 9) AS s(g); BEGIN")
+        .await
+        .unwrap();
+    let fetched = async |ann: &mut Connection, name: &str| {
+        let rows = said(ann, &format!("FETCH ALL FROM {name}")).await;
+        rows.into_iter().filter(|line| line.starts_with("D ")).collect::<Vec<_>>()
+    };
+    let declared = "DECLARE one CURSOR FOR SELECT a, $2::text FROM t WHERE a > $1 ORDER BY a";
+    let found = asked(&mut ann, declared, &[23, 0], &[&7_i32.to_be_bytes(), b"y"], true).await;
+    assert_eq!((found.parameters.as_slice(), found.failure.len()), (&[23, 25][..], 0), "{found:?}");
+    assert_eq!(fetched(&mut ann, "one").await, ["D 8,y", "D 9,y"]);
+    // One that goes back, whose rows are kept, and one that outlives its transaction.
+    for (name, kind) in [("two", "SCROLL CURSOR"), ("three", "CURSOR WITH HOLD")] {
+        let declared = format!("DECLARE {name} {kind} FOR SELECT b FROM t WHERE a = ANY($1::int[]) ORDER BY a");
+        let found = asked(&mut ann, &declared, &[], &[b"{2,5}"], false).await;
+        assert_eq!(found.failure.len(), 0, "{found:?}");
+        assert_eq!(fetched(&mut ann, name).await, ["D x2", "D x5"]);
+    }
+    let missing = asked(&mut ann, "DECLARE four CURSOR FOR SELECT $1::int", &[], &[], false).await;
+    assert_eq!(missing.told('C'), "08P01", "{missing:?}");
+}

@@ -20,6 +20,8 @@ pub(super) struct Prepared {
     pub(super) declared: Vec<u32>,
     /// The types of parameters as the client knows them.
     pub(super) parameters: Vec<u32>,
+    /// What DECLARE reads, if that has the parameters.
+    pub(super) query: Option<Arc<Prepared>>,
 }
 
 /// What a statement is to the session.

@@ -44,6 +44,10 @@ impl PgSession {
                 self.outbox.put(Out::EmptyQueryResponse(EmptyQueryResponse::new()));
                 return Ok(());
             }
+            PreparedKind::Command(Command::Declare(declared)) if self.block != Block::Failed => {
+                let values = std::mem::take(&mut portal.values);
+                return self.declare(declared, &statement.declared, values).await;
+            }
             PreparedKind::Command(command) => return self.command(command, describe).await,
             PreparedKind::Statement(..) if self.block == Block::Failed => return Err(failed_block()),
             PreparedKind::Statement(..) => {}
@@ -317,7 +321,7 @@ impl PgSession {
                 self.complete(if name.is_some() { "DEALLOCATE" } else { "DEALLOCATE ALL" });
             }
             Command::Close(name) => self.close_cursor(name.as_deref())?,
-            Command::Declare(declared) => self.declare(declared).await?,
+            Command::Declare(declared) => self.declare(declared, &[], vec![]).await?,
             Command::Fetch(way, name) => self.fetch(*way, name, true, describe).await?,
             Command::Move(way, name) => self.fetch(*way, name, false, describe).await?,
             Command::CopyOut(copy) => self.copy_out(copy).await?,

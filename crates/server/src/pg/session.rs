@@ -457,13 +457,23 @@ impl PgSession {
     /// Makes a statement ready: for the engine its syntax tree, and with `describe` what it takes and gives.
     pub(super) async fn prepare(&mut self, text: String, oids: Vec<u32>, describe: bool) -> Outcome<Prepared> {
         if normalized(&text).is_empty() {
-            return Ok(Prepared { text, kind: PreparedKind::Empty, declared: oids, parameters: vec![] });
+            return Ok(Prepared { text, kind: PreparedKind::Empty, declared: oids, parameters: vec![], query: None });
         }
         let command =
             commands::command(&text).map_err(|refused| Error::input(refused.message).with_code(refused.code))?;
-        if let Some(command) = command {
-            return Ok(Prepared { text, kind: PreparedKind::Command(command), declared: oids, parameters: vec![] });
-        }
+        let Some(command) = command else { return self.prepare_statement(text, oids, describe).await };
+        let query = match &command {
+            Command::Declare(declared) if describe && declared.query.contains('$') => {
+                Some(Arc::new(self.prepare_statement(declared.query.clone(), oids.clone(), true).await?))
+            }
+            _ => None,
+        };
+        let parameters = query.as_ref().map_or_else(Vec::new, |query| query.parameters.clone());
+        Ok(Prepared { text, kind: PreparedKind::Command(command), declared: oids, parameters, query })
+    }
+
+    /// As [`prepare`](Self::prepare), of a statement for the engine.
+    async fn prepare_statement(&mut self, text: String, oids: Vec<u32>, describe: bool) -> Outcome<Prepared> {
         if self.block == Block::Failed {
             return Err(failed_block());
         }
@@ -499,7 +509,8 @@ impl PgSession {
             _ => number_of(known),
         });
         let parameters = parameters.collect();
-        Ok(Prepared { text, kind: PreparedKind::Statement(parsed, description), declared: oids, parameters })
+        let kind = PreparedKind::Statement(parsed, description);
+        Ok(Prepared { text, kind, declared: oids, parameters, query: None })
     }
 
     /// Fails if a statement does not give the columns any more that it was described with. Described anew, since what
@@ -573,7 +584,8 @@ impl PgSession {
                 .into());
         }
         let mut values = Vec::with_capacity(given);
-        if let PreparedKind::Statement(_, description) = &statement.kind {
+        let with_parameters = statement.query.as_deref().unwrap_or(&statement);
+        if let PreparedKind::Statement(_, description) = &with_parameters.kind {
             let zone = self.session.time_zone();
             for (index, bytes) in bind.parameters.iter().enumerate() {
                 let form = match codes.as_slice() {

@@ -512,6 +512,20 @@ mod tests {
             panic!("no COPY TO");
         };
         assert_eq!((&copy.options.force_quote, copy.options.header), (&named, true));
+        // Names of files and of options say what they say to the engine.
+        for (text, delimiter, null) in [
+            ("COPY t FROM 'in.TSV' (HEADER, NULLSTR '-', ON_ERROR ignore)", b'\t', "-"),
+            ("COPY t FROM 'in.csv' (DELIM ';', FORCE_NULL (a))", b';', ""),
+            ("COPY t FROM 'in.csv' (FORMAT text, SEP ';')", b';', "\\N"),
+        ] {
+            let Command::CopyIn(copy) = found(text) else { panic!("no COPY FROM: {text}") };
+            let is_text = text.contains("FORMAT text");
+            let format = if is_text { CopyFormat::Text } else { CopyFormat::Csv };
+            let options = &copy.options;
+            assert_eq!((options.format, options.delimiter, options.null.as_str()), (format, delimiter, null), "{text}");
+        }
+        let to_file = "COPY t TO 'out.csv' (DELIM ';', FORCE_QUOTE *)";
+        assert!(!matches!(command(to_file), Ok(Some(Command::CopyOut(_)))), "{to_file}");
         for wrong in [
             "COPY t TO STDOUT (FORCE_QUOTE *)",
             "COPY t TO STDOUT (FORMAT csv, FORCE_NULL *)",

@@ -165,7 +165,8 @@ pub(super) fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<CopyStatem
     };
     // Which of the rows: behind the options.
     let condition = outside(tokens, direction + 2, &["WHERE"]);
-    let options = copy_options(&tokens[direction + 2..condition.unwrap_or(tokens.len())])?;
+    let by_name = file.as_deref().map(SaidOptions::of_file).unwrap_or_default();
+    let options = copy_options(&tokens[direction + 2..condition.unwrap_or(tokens.len())], by_name)?;
     if condition.is_some() && !is_from {
         return Err("WHERE clause not allowed with COPY TO".into());
     }
@@ -217,9 +218,11 @@ pub(super) fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<CopyStatem
     }))
 }
 
-/// Whether a file has the form that clients send and get: text or binary, or CSV with what only PostgreSQL says of it.
+/// Whether a file has the form that clients send and get: text or binary, or, if it is read, CSV with what only
+/// PostgreSQL says of it. The engine writes CSV in all its forms.
 fn is_as_with_clients(path: &str, options: &[Placed<'_>], is_from: bool) -> bool {
     const SAY_SO: [&str; 6] = ["FORCE", "FORCE_QUOTE", "FORCE_NULL", "FORCE_NOT_NULL", "ON_ERROR", "LOG_VERBOSITY"];
+    let says_so = |word: &str| is_from && SAY_SO.iter().any(|known| word.eq_ignore_ascii_case(known));
     let (mut says_form, mut is_listed) = (false, false);
     for (at, (token, _)) in options.iter().enumerate() {
         let value = match options.get(at + 1) {
@@ -229,7 +232,7 @@ fn is_as_with_clients(path: &str, options: &[Placed<'_>], is_from: bool) -> bool
         };
         match token {
             Token::Symbol("(") => is_listed = true,
-            Token::Word(word) if SAY_SO.iter().any(|known| word.eq_ignore_ascii_case(known)) => return true,
+            Token::Word(word) if says_so(word) => return true,
             Token::Word(word) if word.eq_ignore_ascii_case("FORMAT") => {
                 says_form = true;
                 if ["text", "binary"].iter().any(|form| value.eq_ignore_ascii_case(form)) {
@@ -337,11 +340,10 @@ fn forced_columns(tokens: &[&Token<'_>], at: usize) -> Result<(Forced, usize), S
     Ok((Forced::Named(names), at + usize::from(is_listed)))
 }
 
-fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, Refused> {
+fn copy_options(tokens: &[Placed<'_>], mut said: SaidOptions) -> Result<CopyOptions, Refused> {
     let tokens = tokens.iter().map(|(token, _)| token).collect::<Vec<_>>();
     let is_with = |token: &Token<'_>| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case("WITH"));
     let is_listed = matches!(tokens.iter().find(|token| !is_with(token)), Some(Token::Symbol("(")));
-    let mut said = SaidOptions::default();
     let mut at = 0;
     while at < tokens.len() {
         if matches!(tokens[at], Token::Symbol("(" | ")" | "," | ";")) {
@@ -353,7 +355,13 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, Refused> {
         if matches!(tokens.get(at), Some(Token::Word(filler)) if filler.eq_ignore_ascii_case("AS")) {
             at += 1;
         }
-        at = said.read(&word.to_ascii_uppercase(), &tokens, at, is_listed)?;
+        // DuckDB has other names for some.
+        let word = match word.to_ascii_uppercase() {
+            word if matches!(word.as_str(), "DELIM" | "SEP") => "DELIMITER".to_owned(),
+            word if word == "NULLSTR" => "NULL".to_owned(),
+            word => word,
+        };
+        at = said.read(&word, &tokens, at, is_listed)?;
     }
     said.checked()
 }
@@ -364,6 +372,8 @@ struct SaidOptions {
     /// Options that may be said once.
     names: Vec<String>,
     format: CopyFormat,
+    /// What is between the fields of CSV where nothing is said.
+    usual_delimiter: Option<u8>,
     delimiter: Option<u8>,
     null: Option<String>,
     header: bool,
@@ -378,6 +388,18 @@ struct SaidOptions {
 }
 
 impl SaidOptions {
+    /// What the name of a file says.
+    fn of_file(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        let endings = [(".csv", b','), (".tsv", b'\t'), (".tab", b'\t'), (".psv", b'|')];
+        match endings.iter().find(|(ending, _)| name.ends_with(ending)) {
+            Some((_, delimiter)) => {
+                Self { format: CopyFormat::Csv, usual_delimiter: Some(*delimiter), ..Self::default() }
+            }
+            None => Self::default(),
+        }
+    }
+
     /// Reads an option, whose value begins at a place, and says where what follows it begins.
     fn read(&mut self, word: &str, tokens: &[&Token<'_>], at: usize, is_listed: bool) -> Result<usize, Refused> {
         self.note(word)?;
@@ -507,7 +529,7 @@ impl SaidOptions {
             ignores_errors: self.ignores_errors,
             verbosity: self.verbosity,
             format: self.format,
-            delimiter: self.delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
+            delimiter: self.delimiter.unwrap_or(if csv { self.usual_delimiter.unwrap_or(b',') } else { b'\t' }),
             null: self.null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() }),
             header: self.header,
             header_matches: self.header_matches,

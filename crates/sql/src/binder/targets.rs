@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{self, Expr};
 
 use super::changes::Given;
@@ -336,12 +337,25 @@ impl Held<'_> {
             _ if self.folders.0.contains(&column.name) => SqlType::Text,
             SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_) if self.nested_as_text => SqlType::Text,
             SqlType::Numeric(None) if self.nested_as_text => SqlType::Text,
-            SqlType::Numeric(None) => match self.numeric {
-                Some((precision, scale)) => SqlType::decimal(precision, scale),
-                None => SqlType::NUMERIC,
-            },
-            other => other.clone(),
+            other => self.numeric.map_or_else(|| other.clone(), |digits| with_digits(other, digits)),
         }
+    }
+}
+
+/// The type in which a `numeric` without digits has these, also within arrays, records and maps.
+fn with_digits(sql_type: &SqlType, digits: (u8, i8)) -> SqlType {
+    match sql_type {
+        SqlType::Numeric(None) => SqlType::decimal(digits.0, digits.1),
+        SqlType::Array(element) => SqlType::array_of(with_digits(element, digits)),
+        SqlType::Map(pair) => SqlType::Map(Arc::new((with_digits(&pair.0, digits), with_digits(&pair.1, digits)))),
+        SqlType::Record(record) => {
+            let field = |field: &RecordField| RecordField {
+                name: field.name.clone(),
+                sql_type: with_digits(&field.sql_type, digits),
+            };
+            SqlType::Record(record.with(record.iter().map(field).collect()))
+        }
+        other => other.clone(),
     }
 }
 

@@ -14,7 +14,6 @@ use diligence_storage::external::{
     Compression, Destination, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME, WriteExtras,
 };
 use diligence_storage::foreign_error::from_datafusion;
-use diligence_types::SqlType;
 
 use super::CopyTarget;
 use super::extras::ALL_COLUMNS;
@@ -23,9 +22,10 @@ use crate::algebra::Numbers;
 use crate::binder::{self, Bound, Held};
 use crate::errors::suggest;
 
-/// Digits of a `numeric` without parentheses in Parquet, and those behind the point: readers know 38 at most. Values
-/// are rounded to them, as by an assignment to such a column.
-const PARQUET_NUMERIC: (u8, i8) = (38, 18);
+/// Digits of a `numeric` without parentheses in Parquet and Arrow files, and those behind the point: readers know 38 at
+/// most, and some of Arrow's refuse files that have more. Values are rounded to them, as by an assignment to such a
+/// column.
+const NUMERIC: (u8, i8) = (38, 18);
 
 /// The option of COPY that leaves partition columns in the files, too.
 const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
@@ -49,7 +49,8 @@ pub(crate) fn insert_plan(
         return Err(nothing_to_write());
     }
     let format = write_format(settings, table.format(), &writing_options(table.format(), &relation.options, &in_files));
-    let held = Held { folders: (partitions, PARTITION_NULL_NAME), nested_as_text: false, numeric: None };
+    let nested_as_text = table.format() == Format::Csv;
+    let held = Held { folders: (partitions, PARTITION_NULL_NAME), nested_as_text, numeric: None };
     let required = schema.fields().iter().filter(|field| !field.is_nullable()).map(|field| field.name().clone());
     let writer = FileWriter {
         name: relation.location.clone(),
@@ -78,9 +79,6 @@ pub(crate) fn copy_plan(
     numbers: &Numbers,
 ) -> Result<(Bound, FileWriter)> {
     let format = target.format;
-    if format == Format::Parquet {
-        writable_to_parquet(&rows)?;
-    }
     let names = rows.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     let extras = extras_of(&target.extras, &names)?;
     if format != Format::Csv {
@@ -104,7 +102,7 @@ pub(crate) fn copy_plan(
     let held = Held {
         folders: (if keeps { &[] } else { &partition_by }, PARTITION_NULL_NAME),
         nested_as_text: format == Format::Csv,
-        numeric: (format == Format::Parquet).then_some(PARQUET_NUMERIC),
+        numeric: matches!(format, Format::Parquet | Format::Arrow).then_some(NUMERIC),
     };
     let rows = binder::held(rows, &held, numbers);
     let written = write_format(settings, format, options).map_err(from_datafusion);
@@ -163,18 +161,6 @@ fn refuse_twice(names: &[String]) -> Result<()> {
         let error = Error::input(format!("column \"{name}\" specified more than once")).with_code("42701");
         Err(error.with_hint("give one of them another name with AS"))
     })
-}
-
-/// Fails on types that Parquet has no form for.
-fn writable_to_parquet(rows: &Bound) -> Result<()> {
-    match rows.columns.iter().find(|column| column.sql_type == SqlType::Interval) {
-        None => Ok(()),
-        Some(column) => {
-            let error =
-                Error::unsupported(format!("Parquet has no form for the intervals of column '{}'", column.name));
-            Err(error.with_hint("cast them to VARCHAR, or write an .arrow file"))
-        }
-    }
 }
 
 /// What is between the fields of a table's files, if it has several bytes.

@@ -163,8 +163,10 @@ pub struct CsvOptions {
     pub quote: Option<u8>,
     /// A byte that makes the next one literal inside quotes; doubled quotes if `None`.
     pub escape: Option<u8>,
-    /// Records that begin with it are left out.
+    /// What begins with it, up to the end of the line, is left out, unless it is in quotes.
     pub comment: Option<u8>,
+    /// Whether only whole lines are left out, that begin with it.
+    pub comments_are_lines: bool,
     /// Columns of text in which no text stands for NULL, and empty fields are empty texts.
     pub without_nulls: Vec<String>,
     /// The texts that stand for NULL, besides an empty field without quotes in columns that are not strings.

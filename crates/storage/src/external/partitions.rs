@@ -6,19 +6,23 @@
 //! Values that are all whole numbers make a BIGINT column, all dates a DATE column, anything else text, unless a type
 //! is declared: `month=01` is 1.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array};
+use arrow::array::{Array, ArrayRef, BooleanArray, StringViewArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion_physical_expr::utils::{collect_columns, conjunction, split_conjunction};
 use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::text::{ReadOptions, parse_array};
 
 use super::options::OpenOptions;
-use super::schema::{logical_type, type_name};
+use super::schema::{TYPE_KEY, logical_type, type_name};
 use super::source::Source;
+use super::text::csv_values::checked_type;
 use crate::foreign_error::from_datafusion;
 use crate::zones::{ZoneMap, may_be_true};
 use crate::{
@@ -83,6 +87,22 @@ pub(crate) fn names(base: &str, sources: &[Arc<Source>], options: &OpenOptions) 
     names.iter().filter_map(declared).collect()
 }
 
+/// The value that a folder's name gives a column of a type, which a field says in full if the statement does: the text
+/// of SQL, or of other programs.
+fn value_of(raw: &str, ty: &DataType, given: Option<&Field>) -> datafusion_common::Result<ScalarValue> {
+    let as_sql = given.and_then(SqlType::of_field).and_then(|told| {
+        let read = parse_array(&StringViewArray::from(vec![raw]), &told, &ReadOptions::default()).ok()?;
+        ScalarValue::try_from_array(&read, 0).ok()?.cast_to(ty).ok()
+    });
+    as_sql.map_or_else(|| ScalarValue::Utf8View(Some(raw.to_owned())).cast_to(ty), Ok)
+}
+
+/// What the field of a column says of its values, if these are texts of a type of their own, such as UUIDs.
+fn told_texts(field: &Field) -> HashMap<String, String> {
+    let told = field.metadata().get(TYPE_KEY).filter(|_| checked_type(field).is_some());
+    told.map(|told| (TYPE_KEY.to_owned(), told.clone())).into_iter().collect()
+}
+
 impl Partitions {
     /// Adds these columns to the files' schema. `declared` are the columns of a statement, if it has any.
     pub fn new(
@@ -123,7 +143,9 @@ impl Partitions {
         let mut columns =
             in_files.map(|(at, field)| (Field::clone(field), ColumnPlace::InFiles(at))).collect::<Vec<_>>();
         for (number, (name, ty)) in names.iter().zip(&types).enumerate() {
-            let column = (Field::new(name, ty.clone(), true), ColumnPlace::InName(number));
+            let field =
+                Field::new(name, ty.clone(), true).with_metadata(given(name).map(told_texts).unwrap_or_default());
+            let column = (field, ColumnPlace::InName(number));
             match columns.iter().position(|(field, _)| field.name() == name) {
                 Some(position) if !listed => columns[position] = column,
                 Some(position) => {
@@ -143,7 +165,7 @@ impl Partitions {
                     Err(source.error(format!("no folder gives '{name}' a value, but it is declared NOT NULL")))
                 }
                 None => ScalarValue::try_from(ty).map_err(from_datafusion),
-                Some(raw) => ScalarValue::Utf8View(Some(raw.clone())).cast_to(ty).map_err(|_| {
+                Some(raw) => value_of(&raw, ty, given(name)).map_err(|_| {
                     let ty = type_name(ty);
                     source.error(format!("the folder '{name}={raw}' holds no {ty}, as column '{name}' is declared"))
                 }),

@@ -16,6 +16,7 @@ use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit,
 };
 use diligence_base::{Error, Result};
+use diligence_types::SqlType;
 
 use super::options::PLACE;
 use crate::foreign_error::from_arrow;
@@ -25,6 +26,9 @@ pub(crate) const TYPE_KEY: &str = "sql_type";
 
 /// The SQL type of texts that are JSON.
 pub(crate) const JSON_TYPE: &str = "json";
+
+/// The SQL type of intervals, where they are bytes.
+pub(crate) const INTERVAL_TYPE: &str = "interval";
 
 /// The SQL type of UUIDs.
 pub(crate) const UUID_TYPE: &str = "uuid";
@@ -604,6 +608,10 @@ pub(crate) fn type_name(ty: &DataType) -> String {
         DataType::Timestamp(..) => "TIMESTAMP".to_owned(),
         DataType::Utf8View => "VARCHAR".to_owned(),
         DataType::Decimal128(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+        other if other.is_nested() => {
+            SqlType::of_arrow(other).map_or_else(|| other.to_string(), |told| told.to_string().to_uppercase())
+        }
+        DataType::Interval(_) => "INTERVAL".to_owned(),
         other => other.to_string(),
     }
 }

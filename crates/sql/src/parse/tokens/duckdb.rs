@@ -462,7 +462,7 @@ impl Text<'_> {
                 self.struct_type(at + 1);
             }
             // The type of a column or of a field.
-            Keyword::STRUCT if at > 0 && *self.token(at + 1) == Token::LParen && self.is_name(at - 1) => {
+            Keyword::STRUCT if at > 0 && *self.token(at + 1) == Token::LParen && self.is_typed(at - 1, at + 2) => {
                 self.struct_type(at + 1);
             }
             // The type of a map's values.
@@ -544,6 +544,14 @@ impl Text<'_> {
             Token::Word(word) => word.quote_style.is_some() || word.keyword == Keyword::NoKeyword,
             _ => false,
         }
+    }
+
+    /// Whether the word at a place has the type STRUCT whose first field begins at another: it is a name, which may be
+    /// a word of statements where a field and its type follow, as in `location STRUCT(x integer)`.
+    fn is_typed(&self, at: usize, first: usize) -> bool {
+        let is_word = |place| matches!(self.token(place), Token::Word(_));
+        let is_field = || is_word(first) && is_word(first + 1) && !self.is(first + 1, "AS");
+        self.is_name(at) || is_word(at) && is_field()
     }
 
     /// `::STRUCT(a integer)`: `::STRUCT<a integer>`.

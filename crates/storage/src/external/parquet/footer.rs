@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use diligence_base::limits::MORSEL_ROWS_MAX;
+use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, Result};
 use parquet::DecodeResult;
 use parquet::arrow::parquet_to_arrow_schema;
@@ -74,10 +75,11 @@ fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
     let parse = || {
         let file = metadata.file_metadata();
         let descriptor = file.schema_descr();
-        // The Arrow schema that some writers embed may be broken; the Parquet schema is what counts.
+        // The Arrow schema that some writers embed may be broken, or have types that are not known here, at which the
+        // library panics; the Parquet schema is what counts.
         let embedded = file.key_value_metadata().filter(|_| with_embedded);
-        let schema =
-            parquet_to_arrow_schema(descriptor, embedded).or_else(|_| parquet_to_arrow_schema(descriptor, None))?;
+        let as_embedded = caught_quietly(|| parquet_to_arrow_schema(descriptor, embedded)).and_then(|read| read.ok());
+        let schema = as_embedded.map_or_else(|| parquet_to_arrow_schema(descriptor, None), Ok)?;
         let roots = descriptor.root_schema().get_fields().len();
         let mut leaves = vec![0..0; roots];
         for leaf in 0..descriptor.num_columns() {
@@ -121,7 +123,9 @@ fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field
                     DataType::Timestamp(TimeUnit::Microsecond, None)
                 }
                 (Some(column), DataType::Interval(_)) if is_interval(column) => {
-                    DataType::Interval(IntervalUnit::MonthDayNano)
+                    let mut plain = field.clone().with_data_type(DataType::Interval(IntervalUnit::MonthDayNano));
+                    plain.metadata_mut().remove(TYPE_KEY);
+                    return plain;
                 }
                 (Some(column), DataType::FixedSizeBinary(16)) if is_uuid(column) => {
                     let mut metadata = field.metadata().clone();

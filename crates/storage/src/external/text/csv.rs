@@ -276,7 +276,8 @@ fn look(
             && written.comment.is_none()
             && csv_infer::has_comments(text, sample.complete, &source.name, &written)
         {
-            written.to_mut().comment = Some(b'#');
+            let written = written.to_mut();
+            (written.comment, written.comments_are_lines) = (Some(b'#'), true);
         }
         if is_free && written.skip == 0 {
             mark += csv_infer::preamble(text, sample.complete, &source.name, &written);

@@ -21,6 +21,8 @@ pub(super) fn find_cuts(source: &Arc<Source>, body: u64, dialect: &Dialect) -> R
     let (mut start, mut at) = (body, body);
     let mut inside = false;
     let mut before = Before::new(dialect);
+    // Whether a comment reaches to the next line feed.
+    let mut commented = false;
     // Whether an escape or a quote inside of quotes waits for its next byte.
     let mut waiting = false;
     while at < source.bytes {
@@ -40,6 +42,12 @@ pub(super) fn find_cuts(source: &Arc<Source>, body: u64, dialect: &Dialect) -> R
                     continue;
                 }
             }
+            if commented {
+                let Some(skip) = memchr::memchr(b'\n', &bytes[index..]) else { break };
+                before.pass(&bytes[index..index + skip]);
+                (commented, index) = (false, index + skip);
+                continue;
+            }
             if inside {
                 let special = match escape.filter(|&escape| escape != quote) {
                     Some(escape) => memchr::memchr2(quote, escape, &bytes[index..]),
@@ -52,6 +60,8 @@ pub(super) fn find_cuts(source: &Arc<Source>, body: u64, dialect: &Dialect) -> R
                     Some(_) if bytes[index] == quote => inside = false,
                     _ => waiting = true,
                 }
+            } else if dialect.comment == Some(byte) && (dialect.comments_end_records || before.begins_line()) {
+                commented = true;
             } else if byte == quote {
                 inside = dialect.quotes_inside || before.begins_field();
             } else if byte == b'\n' {
@@ -60,12 +70,12 @@ pub(super) fn find_cuts(source: &Arc<Source>, body: u64, dialect: &Dialect) -> R
                     parts.push(Part::Range(start..next));
                     start = next;
                 }
-            } else if let Some(skip) = memchr::memchr2(quote, b'\n', &bytes[index..]) {
+            } else if dialect.comment != Some(byte) {
+                let comment = dialect.comment.unwrap_or(b'\n');
+                let Some(skip) = memchr::memchr3(quote, b'\n', comment, &bytes[index..]) else { break };
                 before.pass(&bytes[index..index + skip]);
                 index += skip;
                 continue;
-            } else {
-                break;
             }
             before.pass(&bytes[index..=index]);
             index += 1;
@@ -107,6 +117,10 @@ impl Before {
         let older = DELIMITER_BYTES_MAX - place;
         last[..place].copy_from_slice(&self.last[older..]);
         self.last = last;
+    }
+
+    fn begins_line(&self) -> bool {
+        self.last.ends_with(b"\n")
     }
 
     fn begins_field(&self) -> bool {

@@ -4,7 +4,7 @@
 //! quote ends with one; inside, a doubled quote (or an escaped one) stands for itself, and delimiters and line ends are
 //! text. A quote inside a field that does not begin with one is text, unless quotes may begin and end anywhere, as in
 //! PostgreSQL's COPY. Blanks around quotes are no text where a dialect says so. Records end with a line feed, or a
-//! carriage return and a line feed. Empty lines are no records.
+//! carriage return and a line feed, or with a comment where a dialect says so. Empty lines are no records.
 
 use std::borrow::Cow;
 
@@ -21,6 +21,8 @@ pub(in crate::external) struct Dialect {
     /// `None`: quotes are doubled.
     pub escape: Option<u8>,
     pub comment: Option<u8>,
+    /// Whether a comment may stand behind blanks and at the end of a record, too; else it is a whole line.
+    pub comments_end_records: bool,
     /// Whether blanks around the quotes of a field are none of it: `"a", "b"`.
     pub pads_quotes: bool,
     /// Whether quotes may begin and end anywhere in a field, and all else in it is text.
@@ -65,6 +67,11 @@ impl Dialect {
     /// The bytes between two fields.
     pub fn delimiter_bytes(&self) -> Vec<u8> {
         [&[self.delimiter][..], self.tail.bytes()].concat()
+    }
+
+    /// What begins a comment that ends a record.
+    fn ending_comment(&self) -> Option<u8> {
+        self.comment.filter(|_| self.comments_end_records)
     }
 
     /// Whether the delimiter is at a byte that is its first one.
@@ -188,8 +195,8 @@ pub(in crate::external) fn record(
             Some(_) => {}
         }
     }
-    if dialect.comment == Some(first) {
-        return comment(text, at, last);
+    if dialect.comment == Some(first) || dialect.ending_comment().is_some_and(|byte| is_behind_blanks(text, at, byte)) {
+        return behind_line(text, at, last).map_or(Found::Incomplete, |next| Found::Nothing { next });
     }
     if dialect.quotes_inside {
         return mixed_record(text, at, last, dialect, field);
@@ -236,42 +243,64 @@ pub(in crate::external) fn record(
                 }
                 None => return Found::Incomplete,
                 Some(b'\r') if at + 1 == text.len() => return Found::Incomplete,
+                Some(_) if dialect.ending_comment().is_some_and(|byte| is_behind_blanks(text, at, byte)) => {
+                    let Some(next) = behind_line(text, at, last) else { return Found::Incomplete };
+                    field(number, span);
+                    return Found::Record { next };
+                }
+                Some(b' ') if !last && dialect.ending_comment().is_some() && behind_blanks(text, at) == text.len() => {
+                    return Found::Incomplete;
+                }
                 Some(_) => return Found::Malformed { at, what: BEHIND_A_QUOTE },
             }
         } else {
-            let Some((end, behind)) = end_of_plain(text, at, last, dialect) else {
-                if !last {
-                    return Found::Incomplete;
+            match end_of_plain(text, at, last, dialect) {
+                Some(PlainEnd::Field { end, next }) => {
+                    field(number, Field::new(at, end, 0));
+                    at = next;
                 }
-                let end = text.len() - usize::from(text.ends_with(b"\r") && text.len() > at);
-                field(number, Field::new(at, end, 0));
-                return Found::Record { next: text.len() };
-            };
-            if let Some(behind) = behind {
-                field(number, Field::new(at, end, 0));
-                at = behind;
-            } else {
-                let carriage = end > at && text[end - 1] == b'\r';
-                field(number, Field::new(at, end - usize::from(carriage), 0));
-                return Found::Record { next: end + 1 };
+                Some(PlainEnd::Record { end, next }) => {
+                    let carriage = end > at && text[end - 1] == b'\r';
+                    field(number, Field::new(at, end - usize::from(carriage), 0));
+                    return Found::Record { next };
+                }
+                None => return Found::Incomplete,
             }
         }
         number += 1;
     }
 }
 
-/// Where the field without quotes at `at` ends, and where the one behind it begins, if its record has one. `None` if
-/// the text ends before.
+/// Where a field without quotes ends, and where the next thing begins.
+enum PlainEnd {
+    /// That is a field of the same record.
+    Field { end: usize, next: usize },
+    /// That is behind the record.
+    Record { end: usize, next: usize },
+}
+
+/// The end of the field without quotes at `at`. `None` if the text ends before, and it is not the last one.
 #[inline]
-fn end_of_plain(text: &[u8], at: usize, last: bool, dialect: &Dialect) -> Option<(usize, Option<usize>)> {
+fn end_of_plain(text: &[u8], at: usize, last: bool, dialect: &Dialect) -> Option<PlainEnd> {
     let mut from = at;
     loop {
-        let end = from + memchr::memchr2(dialect.delimiter, b'\n', &text[from..])?;
+        let found = memchr::memchr2(dialect.delimiter, b'\n', &text[from..]);
+        if let Some(byte) = dialect.ending_comment() {
+            let before = &text[from..found.map_or(text.len(), |length| from + length)];
+            if let Some(length) = memchr::memchr(byte, before) {
+                let end = from + length;
+                return behind_line(text, end, last).map(|next| PlainEnd::Record { end, next });
+            }
+        }
+        let Some(length) = found else {
+            return last.then_some(PlainEnd::Record { end: text.len(), next: text.len() });
+        };
+        let end = from + length;
         if text[end] == b'\n' {
-            return Some((end, None));
+            return Some(PlainEnd::Record { end, next: end + 1 });
         }
         match dialect.at_delimiter(text, end, last) {
-            AtDelimiter::Whole(behind) => return Some((end, Some(behind))),
+            AtDelimiter::Whole(next) => return Some(PlainEnd::Field { end, next }),
             AtDelimiter::Cut => return None,
             AtDelimiter::Other => from = end + 1,
         }
@@ -280,12 +309,16 @@ fn end_of_plain(text: &[u8], at: usize, last: bool, dialect: &Dialect) -> Option
 
 const BEHIND_A_QUOTE: &str = "there is text after the quote that ends a field";
 
-/// A comment, to the end of its line.
-fn comment(text: &[u8], at: usize, last: bool) -> Found {
+/// Whether the first byte from `at` on that is no blank is this one.
+fn is_behind_blanks(text: &[u8], at: usize, byte: u8) -> bool {
+    text.get(behind_blanks(text, at)) == Some(&byte)
+}
+
+/// What is behind the line at `at`. `None` if the text ends before, and it is not the last one.
+fn behind_line(text: &[u8], at: usize, last: bool) -> Option<usize> {
     match memchr::memchr(b'\n', &text[at..]) {
-        Some(feed) => Found::Nothing { next: at + feed + 1 },
-        None if last => Found::Nothing { next: text.len() },
-        None => Found::Incomplete,
+        Some(feed) => Some(at + feed + 1),
+        None => last.then_some(text.len()),
     }
 }
 
@@ -324,7 +357,16 @@ fn mixed_field(text: &[u8], start: usize, last: bool, dialect: &Dialect) -> Resu
         _ => Field { start: start as u32 | MIXED, ..Field::new(start, end, QUOTED) },
     };
     loop {
-        let Some(length) = memchr::memchr3(dialect.delimiter, b'\n', dialect.quote, &text[at..]) else {
+        let length = memchr::memchr3(dialect.delimiter, b'\n', dialect.quote, &text[at..]);
+        if let Some(byte) = dialect.ending_comment() {
+            let before = &text[at..length.map_or(text.len(), |length| at + length)];
+            if let Some(length) = memchr::memchr(byte, before) {
+                let end = at + length;
+                let next = behind_line(text, end, last).ok_or(Found::Incomplete)?;
+                return Ok((found(end, closed), next, false));
+            }
+        }
+        let Some(length) = length else {
             if !last {
                 return Err(Found::Incomplete);
             }
@@ -408,6 +450,7 @@ mod tests {
         quote: b'"',
         escape: None,
         comment: None,
+        comments_end_records: false,
         pads_quotes: false,
         quotes_inside: false,
         blank_is_record: false,
@@ -509,6 +552,19 @@ mod tests {
     fn escapes_and_comments() {
         let dialect = Dialect { delimiter: b';', quote: b'\'', escape: Some(b'\\'), comment: Some(b'#'), ..PLAIN };
         assert_eq!(all("# no\n'a\\'b\\\\';c\n#", &dialect).unwrap(), vec![vec!["'a'b\\'".to_owned(), "c".to_owned()]]);
+    }
+
+    #[test]
+    fn comments_end_records() {
+        let dialect = Dialect { comment: Some(b'#'), comments_end_records: true, ..PLAIN };
+        let text = "  # no\na,b# c,\"d\r\n\"e#\" # f\n\"g\",h\r\ni,#j\nk#,l\nm#";
+        let records = vec![vec!["a", "b"], vec!["'e#'"], vec!["'g'", "h"], vec!["i", ""], vec!["k"], vec!["m"]];
+        assert_eq!(all(text, &dialect).unwrap(), records);
+        assert_eq!(all(text, &Dialect { quotes_inside: true, ..dialect }).unwrap()[2..], records[2..]);
+        assert_eq!(all("a,b#c\n#d\n", &Dialect { comments_end_records: false, ..dialect }).unwrap(), [["a", "b#c"]]);
+        for cut in ["  #", "a,b# c", "\"e#\" #", "\"e\" ", "k"] {
+            assert_eq!(record(cut.as_bytes(), 0, false, &dialect, |_, _| {}), Found::Incomplete, "{cut}");
+        }
     }
 
     #[test]

@@ -297,7 +297,8 @@ pub(super) fn has_comments(text: &[u8], last: bool, name: &str, options: &CsvOpt
     if !text.starts_with(b"#") && memchr::memmem::find(text, b"\n#").is_none() {
         return false;
     }
-    let commented = dialect(text, last, name, &CsvOptions { comment: Some(b'#'), ..options.clone() });
+    let found = CsvOptions { comment: Some(b'#'), comments_are_lines: true, ..options.clone() };
+    let commented = dialect(text, last, name, &found);
     let counts = records(text, last, &commented, COMMENT_RECORDS, false).into_iter().map(|record| record.len());
     let counts = counts.collect::<Vec<_>>();
     let Some(&count) = counts.first().filter(|count| **count > 1) else { return false };
@@ -385,6 +386,7 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
         quote: options.quote.unwrap_or(b'"'),
         escape: options.escape,
         comment: options.comment,
+        comments_end_records: !options.comments_are_lines,
         pads_quotes: false,
         quotes_inside: options.quotes_inside,
         blank_is_record: false,

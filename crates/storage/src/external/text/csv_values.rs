@@ -11,7 +11,7 @@ use arrow::array::{
     StringViewBuilder,
 };
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Field as ColumnField, TimeUnit};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Field as ColumnField, IntervalUnit, TimeUnit};
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use diligence_types::SqlType;
 use diligence_types::text::{ReadOptions, parse_array};
@@ -161,8 +161,16 @@ pub(super) fn is_readable(ty: &DataType) -> bool {
         | DataType::Decimal256(..)
         | DataType::Float32
         | DataType::Float64 => true,
-        other => other.is_integer(),
+        other => other.is_integer() || is_of_texts(other) && SqlType::of_arrow(other).is_some(),
     }
+}
+
+/// Whether values of the type are in separated values as SQL's texts only: `{1,2}`, `(1,x)`, `1 day`.
+fn is_of_texts(ty: &DataType) -> bool {
+    matches!(
+        ty,
+        DataType::Interval(IntervalUnit::MonthDayNano) | DataType::List(_) | DataType::Struct(_) | DataType::Map(..)
+    )
 }
 
 /// The fields as an array of the column's type. The text is known to be UTF-8.
@@ -175,10 +183,11 @@ pub(super) fn column(
 ) -> Result<ArrayRef, NoValue> {
     let source = Fields { text, dialect, forms };
     let ty = told.data_type();
-    if let Some(sql_type) = checked_type(told) {
+    let of_texts = || is_of_texts(ty).then(|| SqlType::of_field(told)).flatten();
+    if let Some(sql_type) = checked_type(told).or_else(of_texts) {
         let fields = fields.collect::<Vec<_>>();
         let options = ReadOptions { is_explicit: false, ..ReadOptions::default() };
-        let has_empty = !matches!(sql_type, SqlType::Time | SqlType::Uuid);
+        let has_empty = !matches!(sql_type, SqlType::Time | SqlType::Uuid) && !is_of_texts(ty);
         let convert = |fields: &[Field]| {
             let strings = source.strings_but_empty(fields.iter().copied(), has_empty).finish();
             parse_array(&strings, &sql_type, &options)
@@ -260,7 +269,7 @@ pub(super) fn column(
 }
 
 /// The SQL type of a column whose values are texts of its own, which not all texts are.
-pub(super) fn checked_type(told: &ColumnField) -> Option<SqlType> {
+pub(in crate::external) fn checked_type(told: &ColumnField) -> Option<SqlType> {
     let is_own = match told.data_type() {
         DataType::Utf8View => told.metadata().contains_key(TYPE_KEY),
         DataType::BinaryView | DataType::Time64(TimeUnit::Microsecond) => true,

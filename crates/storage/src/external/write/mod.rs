@@ -18,12 +18,12 @@ mod in_order;
 mod local;
 mod names;
 mod output;
+mod parquet_forms;
 mod plain;
 mod row_groups;
 mod staging;
 #[cfg(test)]
 mod tests;
-mod uuids;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -51,8 +51,8 @@ pub use staging::{FolderFiles, Staging};
 use self::blocks::Due;
 use self::local::{CACHED_BYTES, LocalOutput};
 use self::output::{FilePart, ObjectOutput, OutputFile, OutputPlace, keeps_order, unwritable};
+use self::parquet_forms::{stored_field, stored_values};
 use self::row_groups::RowGroupBounds;
-use self::uuids::{uuids_as_bytes, with_uuid_bytes};
 use super::partitions::NULL_NAME;
 use crate::foreign_error::from_arrow;
 use crate::writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
@@ -199,7 +199,7 @@ impl FileOperation {
         let field = |&column: &usize| {
             let field = request.schema.field(column);
             let field = field.clone().with_nullable(field.is_nullable() && !required.contains(&column));
-            let field = if is_parquet { with_uuid_bytes(&field) } else { field };
+            let field = if is_parquet { stored_field(&field) } else { field };
             let Some(id) = writer.extras.field_ids.get(field.name()).filter(|_| is_parquet) else { return field };
             let mut said = field.metadata().clone();
             said.insert(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string());
@@ -342,7 +342,7 @@ impl FileOperation {
         // Columns that allow no NULL have none: that was looked at before.
         let count = RecordBatchOptions::new().with_row_count(Some(in_files.num_rows()));
         let columns = in_files.columns().iter().zip(self.schema.fields());
-        let columns = columns.map(|(array, field)| uuids_as_bytes(array, field));
+        let columns = columns.map(|(array, field)| stored_values(array, field));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let in_files = RecordBatch::try_new_with_options(self.schema.clone(), columns, &count).map_err(from_arrow)?;
         if self.partitions.is_empty() {
@@ -358,8 +358,10 @@ impl FileOperation {
             let values = texts.iter().map(|text| text.is_valid(row).then(|| text.value(row))).collect::<Vec<_>>();
             let place = *places.entry(values).or_insert_with_key(|values| {
                 let names = self.writer.partition_columns.iter().zip(values);
-                let names = names.map(|(name, value)| format!("{name}={}", value.unwrap_or(NULL_NAME)));
-                groups.push((names.map(|name| PathPart::from(name).as_ref().to_owned()).collect(), Vec::new()));
+                // Readers cut a name at a `=`.
+                let part = |text: &str| PathPart::from(text).as_ref().replace('=', "%3D");
+                let names = names.map(|(name, value)| format!("{}={}", part(name), part(value.unwrap_or(NULL_NAME))));
+                groups.push((names.collect(), Vec::new()));
                 groups.len() - 1
             });
             groups[place].1.push(row as u32);

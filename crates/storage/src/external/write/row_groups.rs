@@ -20,13 +20,14 @@ use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
 };
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
-use parquet::basic::{Encoding, LogicalType, PageType, Type as PhysicalType};
+use parquet::basic::{ConvertedType, Encoding, LogicalType, PageType, Type as PhysicalType};
 use parquet::file::metadata::{ColumnChunkMetaData, KeyValue};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as ParquetType, TypePtr};
 
 use super::blocks::Outbox;
+use super::parquet_forms::is_interval_bytes;
 use crate::external::parquet::chunk_range;
 use crate::external::schema::{TYPE_KEY, is_uuid_bytes};
 use crate::foreign_error::{from_arrow, from_datafusion, from_parquet};
@@ -281,19 +282,27 @@ fn arrow_writer(
 }
 
 /// What other programs take a column for that Arrow's type does not tell.
-fn told_type(field: &Field) -> Option<LogicalType> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Uuid,
+    Json,
+    Interval,
+}
+
+fn told_type(field: &Field) -> Option<Told> {
     let is_json = || {
         *field.data_type() == DataType::Utf8View
             && field.metadata().get(TYPE_KEY).is_some_and(|told| matches!(told.as_str(), "json" | "jsonb"))
     };
-    match is_uuid_bytes(field) {
-        true => Some(LogicalType::Uuid),
-        false => is_json().then_some(LogicalType::Json),
+    match field.data_type() {
+        _ if is_uuid_bytes(field) => Some(Told::Uuid),
+        _ if is_interval_bytes(field) => Some(Told::Interval),
+        _ => is_json().then_some(Told::Json),
     }
 }
 
 /// What each leaf of a column is taken for, in their order. Texts in lists, structs and maps are texts, JSON or not.
-fn told_leaves(field: &Field, is_inside: bool, told: &mut Vec<Option<LogicalType>>) {
+fn told_leaves(field: &Field, is_inside: bool, told: &mut Vec<Option<Told>>) {
     match field.data_type() {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             told_leaves(item, true, told);
@@ -301,15 +310,12 @@ fn told_leaves(field: &Field, is_inside: bool, told: &mut Vec<Option<LogicalType
         DataType::ListView(item) | DataType::LargeListView(item) => told_leaves(item, true, told),
         DataType::Map(entries, _) => told_leaves(entries, true, told),
         DataType::Struct(fields) => fields.iter().for_each(|field| told_leaves(field, true, told)),
-        _ => told.push(told_type(field).filter(|ty| !is_inside || *ty == LogicalType::Uuid)),
+        _ => told.push(told_type(field).filter(|ty| !is_inside || *ty != Told::Json)),
     }
 }
 
 /// A part of a schema whose leaves say what they are.
-fn told_part(
-    part: &TypePtr,
-    leaves: &mut dyn Iterator<Item = Option<LogicalType>>,
-) -> parquet::errors::Result<TypePtr> {
+fn told_part(part: &TypePtr, leaves: &mut dyn Iterator<Item = Option<Told>>) -> parquet::errors::Result<TypePtr> {
     let info = part.get_basic_info();
     let id = info.has_id().then(|| info.id());
     if part.is_group() {
@@ -324,16 +330,17 @@ fn told_part(
         return group.build().map(Arc::new);
     }
     let Some(told) = leaves.next().flatten() else { return Ok(part.clone()) };
+    let of = |ty| ParquetType::primitive_type_builder(part.name(), ty);
+    let fixed = |length| of(PhysicalType::FIXED_LEN_BYTE_ARRAY).with_length(length);
     let builder = match told {
-        LogicalType::Uuid => {
-            ParquetType::primitive_type_builder(part.name(), PhysicalType::FIXED_LEN_BYTE_ARRAY).with_length(16)
-        }
-        _ => ParquetType::primitive_type_builder(part.name(), PhysicalType::BYTE_ARRAY),
+        Told::Uuid => fixed(16).with_logical_type(Some(LogicalType::Uuid)),
+        Told::Json => of(PhysicalType::BYTE_ARRAY).with_logical_type(Some(LogicalType::Json)),
+        Told::Interval => fixed(12).with_converted_type(ConvertedType::INTERVAL),
     };
-    builder.with_repetition(info.repetition()).with_id(id).with_logical_type(Some(told)).build().map(Arc::new)
+    builder.with_repetition(info.repetition()).with_id(id).build().map(Arc::new)
 }
 
-/// The schema of a file with UUIDs or JSON, which says what they are; `None` if it has none.
+/// The schema of a file with UUIDs, JSON or intervals, which says what they are; `None` if it has none.
 fn told_schema(schema: &SchemaRef, coerces: bool) -> Result<Option<SchemaDescriptor>> {
     let mut leaves = Vec::new();
     schema.fields().iter().for_each(|field| told_leaves(field, false, &mut leaves));
