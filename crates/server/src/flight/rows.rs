@@ -127,6 +127,11 @@ impl Making for MessageMaking {
     fn stall_time_max(&self) -> Duration {
         self.session.service.options().limits.stall_time_max
     }
+
+    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let cancellation = self.call.cancellation.clone();
+        async move { cancellation.asked().await }
+    }
 }
 
 impl MessageMaking {

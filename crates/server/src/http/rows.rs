@@ -86,6 +86,13 @@ impl Making for BodyMaking {
     fn stall_time_max(&self) -> Duration {
         self.service.options().limits.stall_time_max
     }
+
+    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let told = self.told.clone();
+        async move {
+            told.stopped().await;
+        }
+    }
 }
 
 impl BodyMaking {

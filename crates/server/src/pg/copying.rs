@@ -9,6 +9,7 @@ use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In}
 
 use super::copied_file::{FileSource, FileTarget};
 use super::copy::CopyDecoder;
+use super::deadlines::Deadline;
 use super::run::ROWS_BYTES;
 use super::session::PgSession;
 use super::trouble::{Outcome, Trouble};
@@ -92,7 +93,7 @@ impl PgSession {
                     Ok((next, out))
                 });
                 (row, self.outbox.buffer) = made.await?;
-                self.outbox.flush(|| running.stall()).await?;
+                self.send(|| running.stall()).await?;
             }
         }
         let trailer = encoder.trailer();
@@ -114,8 +115,8 @@ impl PgSession {
     }
 
     /// What the client's next message brings of a COPY: bytes of rows, whether they are the last, and why it gave up.
-    async fn copied(&mut self) -> Outcome<(Bytes, bool, Option<Error>)> {
-        Ok(match self.inbox.next().await? {
+    async fn copied(&mut self, deadline: Option<Deadline>) -> Outcome<(Bytes, bool, Option<Error>)> {
+        Ok(match self.next_of_statement(deadline).await? {
             Received::Message(In::CopyData(data)) => (data.data, false, None),
             Received::Message(In::CopyDone(_)) => (Bytes::new(), true, None),
             Received::Message(In::CopyFail(fail)) => {
@@ -155,7 +156,7 @@ impl PgSession {
             Some(path) => Some(execution.compute(move || FileSource::open(&path)).await?),
             None => {
                 self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, count as i16, vec![code; count])));
-                self.outbox.flush(|| {}).await?;
+                self.send(|| {}).await?;
                 None
             }
         };
@@ -167,7 +168,7 @@ impl PgSession {
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
             let (data, done, ended) = match source.take() {
-                None => self.copied().await?,
+                None => self.copied(deadline).await?,
                 Some(file) => {
                     let next = execution.compute(move || file.next(COPY_BYTES));
                     let next = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await;

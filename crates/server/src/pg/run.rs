@@ -21,6 +21,7 @@ use super::session::{PgSession, failed_block};
 use super::trouble::{Block, Outcome};
 use super::wire::notice;
 use crate::encoding::columns::{Columns, Rows};
+use crate::encoding::parameters::boolean;
 use crate::execution::{Allowed, CommandDone, RunningStatement};
 use crate::session::commands::{Command, Discarded, Lasts, TransactionMode};
 use crate::session::settings::{SHARED, Value, shared, shown_name};
@@ -98,7 +99,10 @@ impl PgSession {
             self.complete(tag_of(&done));
             return Ok(false);
         }
-        let columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
+        let mut columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
+        if let Some(told) = statement.described() {
+            columns = columns.as_told(told);
+        }
         portal.state = PortalState::Running(Box::new(Reading::new(running, columns)));
         Ok(true)
     }
@@ -143,17 +147,14 @@ impl PgSession {
         Self::until(&self.entry, &mut self.inbox, &self.service, deadline, started).await
     }
 
-    /// Sends rows; true at the end of them.
+    /// Sends rows; true at the end of them, false as soon as there were `most`.
     pub(super) async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<bool> {
         let deadline = self.deadline();
         let mut left = most.unwrap_or(usize::MAX);
-        loop {
+        // Whether more rows follow is not waited for.
+        while left > 0 {
             let Some((rows, from)) = self.next_rows(portal, deadline).await? else { return Ok(true) };
             let PortalState::Running(reading) = &mut portal.state else { return Ok(true) };
-            if left == 0 {
-                reading.rows = Some((rows, from));
-                return Ok(false);
-            }
             let to = rows.count().min(from.saturating_add(left));
             let mut out = std::mem::take(&mut self.outbox.buffer);
             let next = if to - from <= ROWS_AT_ONCE {
@@ -173,16 +174,10 @@ impl PgSession {
             }
             if self.outbox.buffer.len() >= ROWS_BYTES {
                 let running = &mut reading.running;
-                let flush = self.outbox.flush(|| running.stall());
-                // A client that does not read can still cancel.
-                let cancelled = self.entry.cancel.notified();
-                tokio::select! {
-                    biased;
-                    flushed = flush => flushed?,
-                    () = cancelled => {}
-                }
+                self.send(|| running.stall()).await?;
             }
         }
+        Ok(false)
     }
 
     /// Rows that were not sent yet, and the first of them; `None` at the end.
@@ -637,7 +632,7 @@ fn tag_of(done: &CommandDone) -> String {
 
 /// What a setting says of the transaction that goes on, if it is one of those that do.
 fn mode_of_setting(name: &str, value: &str) -> Option<TransactionMode> {
-    let is_on = || ["on", "true", "yes", "1"].iter().any(|on| value.trim().eq_ignore_ascii_case(on));
+    let is_on = || boolean(value) == Some(true);
     let mode = TransactionMode::default();
     match name.to_lowercase().as_str() {
         "transaction_read_only" => Some(TransactionMode { writes: Some(!is_on()), ..mode }),

@@ -35,6 +35,7 @@ use super::deadlines::{Deadline, Over, sooner};
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::startup::Arrival;
 use super::trouble::{Block, Outcome, Trouble};
+use super::waits::over;
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, failure, notice};
 use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
@@ -233,7 +234,7 @@ impl PgSession {
         let mut rests_since = None;
         loop {
             if !self.inbox.has_message() {
-                if let Err(broken) = self.outbox.flush(|| {}).await {
+                if let Err(broken) = self.send_at_rest().await {
                     return broken;
                 }
                 self.outbox.rest();
@@ -317,7 +318,7 @@ impl PgSession {
             In::Describe(describe) => self.describe(describe.target_type, &describe.name.unwrap_or_default()).await,
             In::Execute(execute) => self.execute(execute).await,
             In::Close(close) => self.close(close.target_type, &close.name.unwrap_or_default()),
-            In::Flush(_) => self.outbox.flush(|| {}).await.map_err(Trouble::Broken),
+            In::Flush(_) => self.send_at_rest().await.map_err(Trouble::Broken),
             In::Sync(_) => {
                 self.skipping = false;
                 self.entry.does(None);
@@ -409,10 +410,7 @@ impl PgSession {
             () = asked => Err(cancelled()),
             over = Deadline::over(deadline) => Err(over),
             () = inbox.left() => Err(Trouble::Broken(Broken::Gone)),
-            () = entry.ended() => Err(Trouble::Broken(Broken::Malformed(ended_by_another()))),
-            () = service.stopping_hard() => Err(Trouble::Broken(Broken::Malformed(
-                Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN),
-            ))),
+            broken = over(entry, service) => Err(Trouble::Broken(broken)),
         }
     }
 
@@ -782,6 +780,6 @@ pub(super) fn failed_block() -> Trouble {
 }
 
 /// What a session says whose end somebody has asked for.
-fn ended_by_another() -> Error {
+pub(super) fn ended_by_another() -> Error {
     Error::resource("terminating connection due to administrator command").with_code(sqlstate::SHUTDOWN)
 }

@@ -20,7 +20,7 @@ pub(crate) use relation::{
     Relation, Scan, SetKind, SetOperation, SortKey, TableFunction, Window, WindowFrame, WindowItem, WindowKind,
     WithTable,
 };
-pub(crate) use scalar::{Comparison, Constant, Quantifier, Scalar, Subquery, SubqueryKind};
+pub(crate) use scalar::{Comparison, Constant, Quantifier, Scalar, Subquery, SubqueryKind, first_value};
 
 use std::cell::Cell;
 use std::fmt;

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, AsArray, ListArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::{ScalarUDF, Volatility};
 use diligence_base::{Error, Result};
@@ -18,6 +21,19 @@ pub(crate) struct Constant {
     pub value: ScalarValue,
     /// What it means.
     pub sql_type: SqlType,
+}
+
+/// The first value of an array. Of a list's elements it says all that the array does, such as that they are `uuid`;
+/// [`ScalarValue::try_from_array`] keeps no more than their name. Fails if the array is empty.
+pub(crate) fn first_value(array: &ArrayRef) -> datafusion_common::error::Result<ScalarValue> {
+    match array.data_type() {
+        DataType::List(item) if !array.is_empty() && array.is_valid(0) => {
+            let elements = array.as_list::<i32>().value(0);
+            let offsets = OffsetBuffer::from_lengths([elements.len()]);
+            Ok(ScalarValue::List(Arc::new(ListArray::try_new(item.clone(), offsets, elements, None)?)))
+        }
+        _ => ScalarValue::try_from_array(array, 0),
+    }
 }
 
 impl Constant {
@@ -597,5 +613,27 @@ impl Scalar {
         });
         // Nothing in here fails.
         replaced.unwrap_or_else(|_: Error| Scalar::boolean(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{StringViewArray, new_null_array};
+
+    use super::*;
+
+    #[test]
+    fn a_value_says_what_its_elements_are() {
+        let wanted = SqlType::array_of(SqlType::Uuid).arrow();
+        let DataType::List(item) = &wanted else { panic!("an array") };
+        let texts = Arc::new(StringViewArray::from_iter_values(["a", "b", "c"]));
+        let two = ListArray::new(item.clone(), OffsetBuffer::from_lengths([2, 1]), texts, None);
+        let value = first_value(&(Arc::new(two) as ArrayRef)).unwrap();
+        assert_eq!(value.data_type(), wanted);
+        let ScalarValue::List(list) = value else { panic!("a list") };
+        // Nothing of other rows is behind it.
+        assert_eq!((list.len(), list.values().len()), (1, 2));
+        let null = first_value(&new_null_array(&wanted, 1)).unwrap();
+        assert!(null.is_null() && null.data_type() == wanted);
     }
 }

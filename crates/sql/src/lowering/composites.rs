@@ -16,6 +16,8 @@ use diligence_storage::foreign_error::to_datafusion;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, cast_array};
 
+use crate::algebra::first_value;
+
 /// What a plan's bytes call these functions together.
 pub(super) const FAMILY: &str = "value";
 
@@ -179,7 +181,7 @@ impl ScalarUDFImpl for CastTo {
             ColumnarValue::Array(array) => ColumnarValue::Array(convert(array)?),
             ColumnarValue::Scalar(value) => {
                 let array = convert(&value.to_array()?)?;
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)
+                ColumnarValue::Scalar(first_value(&array)?)
             }
         })
     }

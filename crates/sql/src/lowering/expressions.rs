@@ -24,7 +24,7 @@ use diligence_types::functions::{Body, ScalarCall, Special};
 
 use super::composites::{ArrayOf, CastTo, FieldOf, RecordOf};
 use super::parameters;
-use crate::algebra::{ColumnId, Comparison, Constant, Relation, Scalar, Subquery, SubqueryKind};
+use crate::algebra::{ColumnId, Comparison, Constant, Relation, Scalar, Subquery, SubqueryKind, first_value};
 
 /// The positions of columns in a plan's rows.
 pub(super) type Positions = HashMap<ColumnId, usize>;
@@ -334,7 +334,7 @@ pub(super) fn held_as(value: &ScalarValue, wanted: &DataType) -> Result<ScalarVa
     }
     let array = value.to_array_of_size(1).map_err(from_datafusion)?;
     let array = arrow::compute::cast(&array, wanted).map_err(from_arrow)?;
-    ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)
+    first_value(&array).map_err(from_datafusion)
 }
 
 pub(super) fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {

@@ -38,7 +38,9 @@ use diligence_types::SqlType;
 
 use self::expressions::{Expressions, Positions, SubqueryValues, held_as, subqueries_in};
 pub use self::names::SqlFunctions;
-use crate::algebra::{Column, ColumnId, Constant, Numbers, Relation, Scalar, SetKind, SetOperation, SortKey, WithId};
+use crate::algebra::{
+    Column, ColumnId, Constant, Numbers, Relation, Scalar, SetKind, SetOperation, SortKey, WithId, first_value,
+};
 use crate::ordering::estimates::{self, Cardinality};
 
 /// What lowering needs of the session.
@@ -96,7 +98,7 @@ pub(crate) fn value_of(scalar: &Scalar, options: &LoweringOptions) -> Result<Con
         }
         _ => error,
     })?;
-    let value = ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)?;
+    let value = first_value(&array).map_err(from_datafusion)?;
     Ok(Constant { value, sql_type })
 }
 

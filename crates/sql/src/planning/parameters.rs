@@ -8,6 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 use sqlparser::ast::{self, Visitor};
 
+use crate::algebra::first_value;
 use crate::parse::{Parsed, SyntaxTree};
 use crate::procedural;
 use crate::walking::walk;
@@ -47,5 +48,5 @@ pub fn parameter_value(array: &ArrayRef) -> Result<ScalarValue> {
     if array.is_empty() {
         return Err(Error::bug("a parameter without a value"));
     }
-    ScalarValue::try_from_array(array, 0).map_err(from_datafusion)
+    first_value(array).map_err(from_datafusion)
 }
