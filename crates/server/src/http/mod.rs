@@ -442,8 +442,8 @@ impl Listener for Accepted {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match self.accepted.recv().await {
             Some((socket, peer)) => {
-                let time = self.service.options().limits.connect_time_max;
-                (Box::new(Hurried::new(socket, time)), peer)
+                let hurried = Hurried::new(socket, self.service.options().limits.connect_time_max);
+                (Box::new(hurried) as Self::Io, peer)
             }
             None => std::future::pending().await,
         }

@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(told, ["E ERROR 57014", ready], "{statements:?}");
             // One that takes nothing is told nothing: the connection breaks off.
             let told = ended(&address, &mut admin, statements, "pg_terminate_backend").await;
-            let is_last = if statements[0].ends_with("STDIN") { "E FATAL 57P01" } else { &told[0] };
+            let is_last = if statements[0].ends_with("STDIN") { "E FATAL 57P01" } else { told[0].as_str() };
             assert_eq!(told, [is_last, "closed"], "{statements:?}");
             assert!(!told[0].starts_with("C "), "{statements:?}");
         }
