@@ -29,6 +29,8 @@ use super::fields::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 use super::held_text::HeldText;
 use super::values::is_of_objects;
 
+/// The number of `character(n)`.
+const BPCHAR: u32 = 1042;
 /// Of a day, which has its end as well: `24:00`.
 const DAY_MICROSECONDS: i64 = 86_400_000_000;
 
@@ -73,10 +75,17 @@ fn is_text(known: PostgresType) -> bool {
 
 /// The field of the elements of an array of a type, which tells the type where `held` does not.
 fn item_of(known: PostgresType, held: DataType) -> Arc<Field> {
+    const NAME: u32 = 19;
+    const OID: u32 = 26;
+    const VARCHAR: u32 = 1043;
     const BIT: u32 = 1560;
     let told = match known.oid {
         // Of any length.
         BIT => Some(SqlType::Bit(None)),
+        BPCHAR => Some(SqlType::Char(None)),
+        VARCHAR => Some(SqlType::Varchar(None)),
+        NAME => Some(SqlType::Name),
+        OID => Some(SqlType::OID),
         _ => SqlType::parse(known.sql_name).filter(|_| held == DataType::Utf8View && !is_text(known)),
     };
     Arc::new(told.map_or_else(|| Field::new("item", held, true), |told| told.field("item", true)))
@@ -122,7 +131,10 @@ pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &SqlType, zone:
     let held = wanted.arrow();
     let Some(bytes) = bytes else { return Ok(new_null_array(&held, 1)) };
     let array: ArrayRef = match (form, type_of_oid(oid)) {
-        (Form::Text, _) => return value_of_text(text(bytes)?, wanted, zone),
+        (Form::Text, _) => {
+            let is_filled = oid == BPCHAR || matches!(wanted.base(), SqlType::Char(_));
+            return value_of_text(text(if is_filled { without_blanks(bytes) } else { bytes })?, wanted, zone);
+        }
         (Form::Binary, Some((known, false))) => from_binary(bytes, known)?,
         (Form::Binary, Some((_, true))) => match nested::literal_of_array(bytes)? {
             Some(literal) => return value_of_text(&literal, wanted, zone),
@@ -151,6 +163,12 @@ pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &SqlType, zone:
         return Ok(array);
     }
     convert(&array, &held)
+}
+
+/// A `character(n)` without the blanks that fill it, which are no part of it.
+fn without_blanks(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    &bytes[..end]
 }
 
 fn value_of_text(text: &str, wanted: &SqlType, zone: Zone) -> Result<ArrayRef> {
@@ -396,6 +414,9 @@ pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
         }
         known if let Some(kind) = SearchKind::of_name(known.name) => {
             return Ok(Arc::new(StringViewArray::from_iter_values([kind.of_binary(bytes)?])));
+        }
+        known if known.oid == BPCHAR => {
+            return Ok(Arc::new(StringViewArray::from_iter_values([text(without_blanks(bytes))?])));
         }
         _ => return Ok(Arc::new(StringViewArray::from_iter_values([text(bytes)?]))),
     };
@@ -717,10 +738,35 @@ mod tests {
     }
 
     #[test]
+    fn blanks_that_fill_a_character_are_no_part_of_it() {
+        for (oid, form, wanted, expected) in [
+            (BPCHAR, Form::Text, SqlType::Text, " ab"),
+            (BPCHAR, Form::Binary, SqlType::Text, " ab"),
+            (0, Form::Text, SqlType::Char(Some(5)), " ab"),
+            (25, Form::Text, SqlType::Text, " ab  "),
+            (1043, Form::Binary, SqlType::Text, " ab  "),
+        ] {
+            assert_eq!(shown(&value(Some(b" ab  "), oid, form, &wanted, Zone::UTC).unwrap()), expected);
+        }
+        assert_eq!([without_blanks(b"   "), without_blanks(b"")], [b""; 2]);
+    }
+
+    #[test]
     fn types_that_are_held_as_texts_are_left_to_the_statement() {
         assert_eq!([declared(0), declared(2950), declared(3802), declared(16_400)], [None, None, None, None]);
         assert_eq!([declared(25), declared(1043)], [Some(DataType::Utf8View), Some(DataType::Utf8View)]);
-        let Some(DataType::List(item)) = declared(2951) else { panic!("an array of uuid") };
-        assert_eq!(SqlType::of_field(&item), Some(SqlType::Uuid));
+        for (number, element) in [
+            (2951, SqlType::Uuid),
+            (1002, SqlType::Text),
+            (1003, SqlType::Name),
+            (1009, SqlType::Text),
+            (1014, SqlType::Char(None)),
+            (1015, SqlType::Varchar(None)),
+            (1028, SqlType::OID),
+            (1561, SqlType::Bit(None)),
+        ] {
+            let Some(DataType::List(item)) = declared(number) else { panic!("an array of {element}") };
+            assert_eq!(SqlType::of_field(&item), Some(element));
+        }
     }
 }
