@@ -362,3 +362,17 @@ async fn arrays_are_of_the_types_that_clients_are_told() {
         assert_eq!(told(&mut ann, &messages).await, ["1", "2", types.as_str(), row, "C SELECT 1", "Z I"]);
     }
 }
+
+/// By their answers drivers know in which zone times are, and how statements are read.
+#[tokio::test]
+async fn what_settings_become_is_told_once() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    for (statement, tag) in [("DISCARD ALL", "C DISCARD ALL"), ("RESET ALL", "C RESET")] {
+        said(&mut ann, "SET application_name = 'a'; SET timezone = 'Asia/Tokyo'; SET jit = on").await;
+        let told = said(&mut ann, statement).await;
+        assert_eq!(told, ["S application_name=", "S TimeZone=Europe/Berlin", tag, "Z I"]);
+        assert_eq!(said(&mut ann, statement).await, [tag, "Z I"]);
+        assert_eq!(said(&mut ann, "SHOW timezone").await[1], "D Europe/Berlin");
+    }
+}

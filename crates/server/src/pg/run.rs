@@ -296,8 +296,10 @@ impl PgSession {
                         let error = Error::input("DISCARD ALL cannot run inside a transaction block");
                         return Err(error.with_code("25001").into());
                     }
+                    let before = self.settings.reports();
                     self.discard();
                     self.session.reset_all()?;
+                    self.report_since(&before);
                 } else {
                     discarded.give_back(&self.session)?;
                 }
@@ -382,15 +384,10 @@ impl PgSession {
     fn reset_all_settings(&mut self) -> Outcome {
         let changed = if self.block == Block::None { vec![] } else { self.settings.changed() };
         let changed = changed.into_iter().filter_map(|name| self.before_change(name)).collect::<Vec<_>>();
+        let before = self.settings.reports();
         self.session.reset_all_within()?;
         self.settings.reset_all();
-        for name in SHARED {
-            self.shared_changed(name);
-        }
-        self.tell_facts();
-        for report in self.settings.reports() {
-            self.report(Some(report));
-        }
+        self.report_since(&before);
         changed.into_iter().for_each(|was| self.changes.note(was, Lasts::Session));
         self.complete("RESET");
         Ok(())
@@ -604,6 +601,18 @@ impl PgSession {
             }
         }
         self.tell_facts();
+    }
+
+    /// All settings may have other values than before: tells the client, and functions about it, which have.
+    fn report_since(&mut self, before: &[(&'static str, String)]) {
+        for name in SHARED {
+            self.shared_changed(name);
+        }
+        self.tell_facts();
+        for report in self.settings.reports() {
+            let is_other = !before.contains(&report);
+            self.report(Some(report).filter(|_| is_other));
+        }
     }
 
     fn report(&mut self, report: Option<(&'static str, String)>) {
