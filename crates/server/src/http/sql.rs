@@ -249,7 +249,7 @@ fn value(written: &RawValue) -> Result<ArrayRef> {
 
 /// A number with all of its digits: a decimal if neither an integer nor a float has them.
 fn number(text: &str) -> Result<ArrayRef> {
-    if let Ok(whole) = text.parse() {
+    if let Ok(whole) = text.parse::<i64>() {
         return Ok(Arc::new(Int64Array::from(vec![whole])));
     }
     let double = text.parse::<f64>().ok().filter(|double| double.is_finite());

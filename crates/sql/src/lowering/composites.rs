@@ -7,8 +7,8 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray, new_null_ar
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, interleave};
 use arrow::datatypes::{DataType, Field};
+use datafusion_common::Result;
 use datafusion_common::error::DataFusionError;
-use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_base::Error;
 use diligence_engine::plan::bytes::FunctionName;
