@@ -34,6 +34,10 @@ async fn stopped(entry: &Registered, service: &Service) -> Trouble {
             () = asked => {}
         }
     }
+    cancelled()
+}
+
+fn cancelled() -> Trouble {
     Trouble::Failed(Error::cancelled().with_code(sqlstate::CANCELLED))
 }
 
@@ -44,9 +48,10 @@ impl PgSession {
         let Self { outbox, entry, service, .. } = self;
         tokio::select! {
             biased;
-            sent = outbox.flush(stalled) => Ok(sent?),
-            trouble = stopped(entry, service) => Err(trouble),
+            sent = outbox.flush(stalled) => sent?,
+            trouble = stopped(entry, service) => return Err(trouble),
         }
+        if entry.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     }
 
     /// Sends what is there, while no statement runs or it does not matter that one does.
