@@ -375,4 +375,11 @@ async fn what_settings_become_is_told_once() {
         assert_eq!(said(&mut ann, statement).await, [tag, "Z I"]);
         assert_eq!(said(&mut ann, "SHOW timezone").await[1], "D Europe/Berlin");
     }
+    let changed = "SELECT set_config('timezone', 'Asia/Tokyo', false) AS z";
+    let told = ["T z:25", "D Asia/Tokyo", "C SELECT 1", "S TimeZone=Asia/Tokyo", "Z I"];
+    assert_eq!(said(&mut ann, changed).await, told);
+    assert_eq!(said(&mut ann, changed).await, [&told[..3], &["Z I"]].concat());
+    let script = "SELECT set_config('datestyle', 'German', false) AS d; SHOW datestyle";
+    let told = said(&mut ann, script).await;
+    assert_eq!(told[3..], ["T DateStyle:25", "D German, DMY", "C SHOW", "S DateStyle=German, DMY", "Z I"]);
 }

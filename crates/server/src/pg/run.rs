@@ -395,9 +395,10 @@ impl PgSession {
 
     /// SHOW.
     fn show_setting(&mut self, name: &str, describe: bool) -> Outcome {
-        let value = match self.transaction_setting(name).or_else(|| self.settings.get(name)) {
-            Some(value) => value,
-            None => self.session.setting(name)?,
+        let of_client = || self.transaction_setting(name).or_else(|| self.settings.get(name));
+        let value = match shared(name) {
+            Some(shared) => self.session.setting(shared)?,
+            None => of_client().map_or_else(|| self.session.setting(name), Ok)?,
         };
         if describe {
             self.describe_text(shown_name(name));
@@ -594,13 +595,31 @@ impl PgSession {
             let report = self.settings.restore(was);
             self.report(report);
         }
-        for name in SHARED {
-            if self.session.setting(name).ok() != self.settings.get(name) {
-                let report = self.shared_changed(name);
-                self.report(report);
+        self.follow_shared();
+        self.tell_facts();
+    }
+
+    /// Tells the client what has become of settings of the session, by `set_config` for example; whether of any.
+    fn follow_shared(&mut self) -> bool {
+        let others = |name: &&str| self.session.setting(name).ok() != self.settings.get(name);
+        let others = SHARED.into_iter().filter(others).collect::<Vec<_>>();
+        for name in &others {
+            let report = self.shared_changed(name);
+            self.report(report);
+        }
+        !others.is_empty()
+    }
+
+    /// The same behind statements, where looking costs next to nothing if none has changed what statements are planned
+    /// by.
+    pub(super) fn follow_settings(&mut self) {
+        let identity = Some(self.session.planning_identity());
+        if self.planned_by != identity {
+            self.planned_by = identity;
+            if self.follow_shared() {
+                self.tell_facts();
             }
         }
-        self.tell_facts();
     }
 
     /// All settings may have other values than before: tells the client, and functions about it, which have.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
 use diligence_db::postgres::TEXT;
-use diligence_db::{Facts, Isolation, Notification, Session};
+use diligence_db::{Facts, Isolation, Notification, PlanningIdentity, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
 use pgwire::messages::response::{
@@ -73,6 +73,8 @@ pub(super) struct PgSession {
     pub(super) has_seen: bool,
     /// Settings that were changed in the block.
     pub(super) changes: Changes,
+    /// By what statements were planned when the client was last told of settings.
+    pub(super) planned_by: Option<PlanningIdentity>,
     statements: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
     pub(super) cursors: HashMap<String, Cursor>,
@@ -128,6 +130,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         isolation: Isolation::default(),
         has_seen: false,
         changes: Changes::default(),
+        planned_by: None,
         statements: HashMap::new(),
         portals: HashMap::new(),
         cursors: HashMap::new(),
@@ -370,6 +373,7 @@ impl PgSession {
             Block::Failed => (TransactionStatus::Error, InBlock::Failed),
         };
         self.entry.is_in(block);
+        self.follow_settings();
         self.tell_notifications();
         self.outbox.put(Out::ReadyForQuery(ReadyForQuery::new(status)));
     }
