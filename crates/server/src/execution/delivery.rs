@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use futures::Stream;
+use futures::future::BoxFuture;
 use futures::stream::unfold;
 use tokio::sync::mpsc;
 
@@ -27,7 +28,7 @@ pub(crate) trait Making: Send + 'static {
     fn stall_time_max(&self) -> Duration;
 
     /// Comes back when somebody ends the statement or its session.
-    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static;
+    fn stopped(&self) -> BoxFuture<'static, ()>;
 }
 
 /// A piece on its way to its connection.
@@ -75,8 +76,7 @@ async fn deliver<M: Making>(mut making: M, sender: mpsc::Sender<Sent<M::Piece>>)
             Err(error) => (Sent::Failed(error), true),
         };
         let mut waited = Duration::ZERO;
-        let stopped = making.stopped();
-        tokio::pin!(stopped);
+        let mut stopped = making.stopped();
         let place = loop {
             tokio::select! {
                 biased;
@@ -137,9 +137,9 @@ mod tests {
             Duration::from_secs(3600)
         }
 
-        fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        fn stopped(&self) -> BoxFuture<'static, ()> {
             let end = self.end.clone();
-            async move { end.notified().await }
+            Box::pin(async move { end.notified().await })
         }
     }
 

@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::FlightData;
 use diligence_base::{Error, Result};
+use futures::future::BoxFuture;
 use futures::{Stream, TryStreamExt};
 use tonic::Status;
 
@@ -128,9 +129,9 @@ impl Making for MessageMaking {
         self.session.service.options().limits.stall_time_max
     }
 
-    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+    fn stopped(&self) -> BoxFuture<'static, ()> {
         let cancellation = self.call.cancellation.clone();
-        async move { cancellation.asked().await }
+        Box::pin(async move { cancellation.asked().await })
     }
 }
 

@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use diligence_base::{Error, Result};
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 
 use super::{QUEUE_HEADER, notices, queue_header};
@@ -87,11 +88,11 @@ impl Making for BodyMaking {
         self.service.options().limits.stall_time_max
     }
 
-    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+    fn stopped(&self) -> BoxFuture<'static, ()> {
         let told = self.told.clone();
-        async move {
+        Box::pin(async move {
             told.stopped().await;
-        }
+        })
     }
 }
 
