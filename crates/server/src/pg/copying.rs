@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use diligence_base::Error;
+use diligence_base::{Error, Result};
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 
@@ -131,6 +131,19 @@ impl PgSession {
         })
     }
 
+    /// Waits until rows have gone to their table. Gives why they have not; fails if the session ends.
+    async fn failure_of(
+        &mut self,
+        deadline: Option<Deadline>,
+        sent: impl Future<Output = Result<()>>,
+    ) -> Outcome<Option<Error>> {
+        match Self::until(&self.entry, &mut self.inbox, &self.service, deadline, sent).await {
+            Ok(()) => Ok(None),
+            Err(Trouble::Failed(error)) => Ok(Some(error)),
+            Err(broken) => Err(broken),
+        }
+    }
+
     /// COPY … FROM STDIN, or from a file of the server.
     pub(super) async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
         let only_reads = self.allowed() == Allowed::Reading;
@@ -200,7 +213,7 @@ impl PgSession {
                             }
                             Ok(())
                         };
-                        failure = sent.await.err();
+                        failure = self.failure_of(deadline, sent).await?;
                     }
                     // A decoder that failed reads no more: what still comes is thrown away.
                     Ok((mut failed, Err(error))) => {
