@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
@@ -29,6 +29,8 @@ use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
 const ROWS_AT_ONCE: usize = 32;
+/// How long a portal that has given as many rows as are wanted is asked whether it has more.
+const LOOK_AHEAD: Duration = Duration::from_millis(10);
 /// Bytes of rows that are made before they go out.
 pub(super) const ROWS_BYTES: usize = 128 * 1024;
 /// How long a statement waits for its turn before its client is told: shorter waits are nothing to talk about.
@@ -151,7 +153,6 @@ impl PgSession {
     pub(super) async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<bool> {
         let deadline = self.deadline();
         let mut left = most.unwrap_or(usize::MAX);
-        // Whether more rows follow is not waited for.
         while left > 0 {
             let Some((rows, from)) = self.next_rows(portal, deadline).await? else { return Ok(true) };
             let PortalState::Running(reading) = &mut portal.state else { return Ok(true) };
@@ -177,7 +178,29 @@ impl PgSession {
                 self.send(|| running.stall()).await?;
             }
         }
+        self.look_ahead(portal).await?;
         Ok(false)
+    }
+
+    /// Looks for a moment whether a portal has more rows, which are kept: a statement that is at its end gives back its
+    /// place, and what it needed is known.
+    async fn look_ahead(&mut self, portal: &mut Portal) -> Outcome {
+        let PortalState::Running(reading) = &mut portal.state else { return Ok(()) };
+        if reading.rows.is_some() {
+            return Ok(());
+        }
+        let printed = reading.running.printed();
+        let next = async { reading.running.next().await.transpose() };
+        let next = Self::until(&self.entry, &mut self.inbox, &self.service, None, next);
+        let next = tokio::time::timeout(LOOK_AHEAD, next).await;
+        self.show_printed(&printed);
+        let Ok(next) = next else { return Ok(()) };
+        if let Some(there) = self.made_ready(portal, next).await?
+            && let PortalState::Running(reading) = &mut portal.state
+        {
+            reading.rows = Some(there);
+        }
+        Ok(())
     }
 
     /// Rows that were not sent yet, and the first of them; `None` at the end.
@@ -194,6 +217,16 @@ impl PgSession {
         let next = async { reading.running.next().await.transpose() };
         let next = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await;
         self.show_printed(&printed);
+        self.made_ready(portal, next).await
+    }
+
+    /// A portal's next batch made ready to be sent, and its first row; `None` at the end. Fails with the statement's
+    /// error.
+    async fn made_ready(
+        &mut self,
+        portal: &mut Portal,
+        next: Outcome<Option<RecordBatch>>,
+    ) -> Outcome<Option<(Arc<Rows>, usize)>> {
         let PortalState::Running(reading) = &mut portal.state else { return Ok(None) };
         match next {
             Ok(Some(batch)) if batch.num_rows() <= ROWS_AT_ONCE => {
