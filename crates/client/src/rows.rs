@@ -20,8 +20,27 @@ pub(crate) fn texts(values: &[Option<&[u8]>]) -> Result<Vec<Option<String>>> {
 
 /// The Arrow schema in which the columns are shown.
 pub(crate) fn schema(columns: &[Column]) -> SchemaRef {
-    let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), true));
+    let fields = columns.iter().map(|column| {
+        let field = Field::new(&column.name, data_type(column), true);
+        match sql_type(column) {
+            Some(known) => field.with_metadata([(SQL_TYPE.to_owned(), known.to_owned())].into()),
+            None => field,
+        }
+    });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Where a field says which type of SQL its texts are of.
+const SQL_TYPE: &str = "sql_type";
+
+/// The SQL type of texts which writers write otherwise than texts: numbers of any length, and JSON.
+fn sql_type(column: &Column) -> Option<&'static str> {
+    match column.oid {
+        114 => Some("json"),
+        3802 => Some("jsonb"),
+        1700 if data_type(column) == DataType::Utf8 => Some("numeric"),
+        _ => None,
+    }
 }
 
 /// Numbers and booleans have types of their own; all else is text as the server writes it.
@@ -93,6 +112,8 @@ mod tests {
             column("text", 25, -1),
         ];
         let schema = schema(&columns);
+        let told = schema.fields().iter().map(|field| field.metadata().get(SQL_TYPE).map(String::as_str));
+        assert_eq!(told.collect::<Vec<_>>(), [None, None, None, Some("numeric"), None, None]);
         let texts = |values: [&str; 6]| values.map(|value| (value != "-").then(|| value.to_owned())).to_vec();
         let rows = [texts(["-7", "t", "1.50", "0.10", "NaN", ""]), texts(["-"; 6])];
         let batch = batch(&schema, &rows).unwrap();

@@ -771,7 +771,7 @@ impl SettingsView<'_> {
         }
         let error = Error::input(format!("no setting is named '{name}'"));
         if is_of_servers(name) {
-            return error.with_hint("it is one of sessions on a server: 'diligence serve' has it");
+            return error.with_hint("sessions over PostgreSQL's protocol have it, with 'diligence serve'");
         }
         let names = self.all().into_iter().map(|shown| shown.name).collect::<Vec<_>>();
         suggest(error, name, &names)

@@ -23,9 +23,12 @@ use crate::failures::{Limiter, last_lines, never_ready, nonsense, own_code, too_
 use crate::growth::Counts;
 use crate::info::{PoolNumbers, ProcessInfo, ProcessState};
 use crate::options::PoolOptions;
-use crate::process::{Failure, Process, Shown, ending_hint, ending_text};
+use crate::process::{Failure, Process, Shown, ending_hint, ending_text, was_killed};
 use crate::standing::{Parting, Standby, Standing};
 use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
+
+/// How often a call takes another process when somebody has killed the one that it had before that was ready.
+const KILLED_EARLY_MAX: usize = 3;
 
 /// A pool of primed processes. It starts the first of a runtime when a function of it is called or checked for the
 /// first time; the bounds are those of each runtime. What a process of Python keeps functions from it does for good, so
@@ -155,8 +158,7 @@ impl Pool {
     /// Looks whether a process takes the function. Fails with 42601 if its body is none, with 58P01 if there is no
     /// interpreter or library for it, and as [`call`](Self::call) does.
     pub fn check(&self, code: &Arc<Code>, caller: &dyn Caller) -> Result<()> {
-        let mut lease = self.take(code, caller)?;
-        lease.load(code, caller)
+        self.loaded(code, caller).map(drop)
     }
 
     /// The function's values for these rows. The columns are of its parameters, and have as many values. Fails with
@@ -175,8 +177,7 @@ impl Pool {
             true => code.clone(),
             false => code.limited(limits, || self.code(CodeSpec { limits, ..code.spec.clone() })),
         };
-        let mut lease = self.take(code, caller)?;
-        lease.load(code, caller)?;
+        let mut lease = self.loaded(code, caller)?;
         let mut answers = Vec::new();
         let mut from = 0;
         while from < rows {
@@ -198,6 +199,20 @@ impl Pool {
         Ok(answers)
     }
 
+    /// A process that has the function, once one is idle. Those that somebody has killed before they were ready, as the
+    /// system does when memory runs out, have done nothing yet: a few times another one is taken.
+    fn loaded(&self, code: &Code, caller: &dyn Caller) -> Result<Lease<'_>> {
+        let mut killed = 0;
+        loop {
+            let mut lease = self.take(code, caller)?;
+            match lease.load(code, caller) {
+                Ok(()) => return Ok(lease),
+                Err(_) if lease.was_killed_early && killed < KILLED_EARLY_MAX => killed += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// A process for a call, once one is idle.
     fn take(&self, code: &Code, caller: &dyn Caller) -> Result<Lease<'_>> {
         let shared = self.of(code);
@@ -210,7 +225,7 @@ impl Pool {
         standby.member.shown.is_active.store(true, Ordering::Relaxed);
         let (allowed, by_caller) = (self.options.lock().time, caller.limits());
         let time = code.spec.limits.time.map_or(allowed, |own| own.min(allowed));
-        Ok(Lease { standby: Some(standby), time, by_caller, shared })
+        Ok(Lease { standby: Some(standby), time, by_caller, shared, was_killed_early: false })
     }
 }
 
@@ -233,6 +248,8 @@ struct Lease<'p> {
     /// What the caller may have at most.
     by_caller: FunctionLimits,
     shared: &'p Shared,
+    /// Whether it ended because somebody killed the process before that was ready.
+    was_killed_early: bool,
 }
 
 impl Lease<'_> {
@@ -325,6 +342,7 @@ impl Lease<'_> {
     fn failed(&mut self, code: &Code, failure: Failure) -> Error {
         let printed = self.process().map(Process::take_printed).unwrap_or_default();
         let was_ready = self.process().is_some_and(|process| process.shown.has_started.load(Ordering::Relaxed));
+        self.was_killed_early = !was_ready && matches!(failure, Failure::Died(status) if was_killed(status));
         self.bury(if matches!(failure, Failure::Died(_)) { Parting::Died } else { Parting::Killed });
         let name = &code.spec.name;
         let error = match failure {

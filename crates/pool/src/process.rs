@@ -408,6 +408,11 @@ impl Drop for Process {
     }
 }
 
+/// Whether a process ended because somebody killed it.
+pub(crate) fn was_killed(status: Option<ExitStatus>) -> bool {
+    status.is_some_and(|status| status.signal() == Some(libc::SIGKILL))
+}
+
 /// How a process ended, for people.
 pub(crate) fn ending_text(status: Option<ExitStatus>) -> String {
     match status {

@@ -310,6 +310,32 @@ fn without_an_interpreter_the_error_says_what_to_install() {
     assert!(error.code() == Some("58000") && error.hint().unwrap().contains("SET python"), "{error}");
 }
 
+#[test]
+fn processes_that_are_killed_before_they_are_ready_are_replaced() {
+    let directory = std::env::temp_dir().join(format!("diligence-pool-killed-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    // Written by another process: one that is started here meanwhile would hold the file open.
+    let script = |name: &str, killed: &str| {
+        let write = "printf '#!/bin/sh\\nfor n in %s; do mkdir \"%s/$n\" 2>/dev/null && kill -9 $$; done\\n\
+                     exec python3 \"$@\"\\n' \"$1\" \"$2\" > \"$2/$0\" && chmod +x \"$2/$0\"";
+        let status = Command::new("sh").args(["-c", write, name, killed]).arg(&directory).status();
+        assert!(status.unwrap().success());
+        directory.join(name).to_string_lossy().into_owned()
+    };
+    let (twice, always) = (script("twice", "1 2"), script("always", "3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"));
+    if let Some(pool) = pool_with(|options| options.python = twice) {
+        assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+        let killed = ["1", "2"].map(|name| directory.join(name).is_dir());
+        assert_eq!((killed, pool.counts().active), ([true, true], 0));
+    }
+    if let Some(pool) = pool_with(|options| options.python = always) {
+        let error = one(&pool, "return x + 1", &Nobody).unwrap_err();
+        assert!(error.message().contains("was killed (signal 9) before it was ready"), "{error}");
+        assert_eq!((error.code(), pool.counts().active), (Some("58000"), 0));
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 /// A function that finds the socket speaks for its process: frames with made up heads, kinds, numbers and lengths, and
 /// bytes of any kind. Its call ends with an error, soon, and nobody else's does.
 #[test]

@@ -58,8 +58,12 @@ impl<F: JsonFormat> ResultWriter for JsonWriter<'_, F> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::StringArray;
+    use arrow::datatypes::{DataType, Field, Schema};
+
     use super::super::Format;
     use super::super::tests::{sample, text};
+    use super::*;
 
     #[test]
     fn an_array_of_objects() {
@@ -71,6 +75,20 @@ mod tests {
         assert_eq!(rows[2]["float"], serde_json::Value::Null);
         assert_eq!(rows[5]["list"], serde_json::json!([]));
         assert_eq!(text(Format::Json, &[], None), "[]\n");
+    }
+
+    /// As a server's rows come.
+    #[test]
+    fn texts_that_say_what_they_are() {
+        let field = |name: &str, sql_type: &str| {
+            Field::new(name, DataType::Utf8, true).with_metadata([("sql_type".to_owned(), sql_type.to_owned())].into())
+        };
+        let schema = Arc::new(Schema::new(vec![field("n", "numeric"), field("j", "jsonb")]));
+        let numbers = StringArray::from(vec![Some("1.50"), Some("NaN"), None]);
+        let documents = StringArray::from(vec![Some(r#"{"a": [1]}"#), Some("null"), None]);
+        let batch = RecordBatch::try_new(schema, vec![Arc::new(numbers), Arc::new(documents)]).unwrap();
+        let lines = [r#"{"n":1.50,"j":{"a": [1]}}"#, r#"{"n":null,"j":null}"#, r#"{"n":null,"j":null}"#, ""];
+        assert_eq!(text(Format::Jsonl, &[batch], None), lines.join("\n"));
     }
 
     #[test]

@@ -52,6 +52,18 @@ impl Columns {
         Self { zone, ..self }
     }
 
+    /// With columns in binary form of the types that the client was told of before, by which it reads them. Texts are
+    /// read without them.
+    pub fn as_told(mut self, told: &Schema) -> Self {
+        for ((column, form), field) in self.columns.iter_mut().zip(told.fields()) {
+            let told = field_type(field);
+            if *form == Form::Binary && told.oid != column.oid {
+                *column = told;
+            }
+        }
+        self
+    }
+
     /// The types and forms, in order.
     pub fn iter(&self) -> impl Iterator<Item = &(ColumnType, Form)> {
         self.columns.iter()
@@ -75,7 +87,7 @@ pub fn form_of(code: i16) -> Result<Form> {
     match code {
         0 => Ok(Form::Text),
         1 => Ok(Form::Binary),
-        other => Err(Error::input(format!("{other} is no format code: 0 is text, 1 is binary")).with_code("08P01")),
+        other => Err(Error::input(format!("{other} is no format code: 0 is text, 1 is binary")).with_code("22023")),
     }
 }
 

@@ -38,8 +38,13 @@ pub(super) fn malformed(what: &str) -> Error {
 pub(super) fn text(bytes: &[u8]) -> Result<&str> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Error::input("a parameter's text is not valid UTF-8").with_code("22021"))?;
-    if text.contains('\0') {
-        return Err(Error::input("a parameter's text contains a zero byte").with_code("22021"));
+    without_zero(text)
+}
+
+/// A text as it is. Fails with code 22021 if it has a zero byte, which no text of SQL has.
+pub fn without_zero(text: &str) -> Result<&str> {
+    match text.contains('\0') {
+        true => Err(Error::input("a parameter's text contains a zero byte").with_code("22021")),
+        false => Ok(text),
     }
-    Ok(text)
 }

@@ -87,6 +87,11 @@ impl EncoderFactory for PlainNumeric {
             {
                 Box::new(Nested(cast(array, &DataType::Utf8View)?.as_string_view().clone()))
             }
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+                if matches!(SqlType::of_field(field), Some(SqlType::Numeric(_))) =>
+            {
+                Box::new(Digits(cast(array, &DataType::Utf8View)?.as_string_view().clone()))
+            }
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
                 Box::new(Bytes(cast(array, &DataType::BinaryView)?.as_binary_view().clone()))
             }
@@ -108,6 +113,17 @@ impl Encoder for Nested {
             // What other programs have written into files need not be JSON.
             Err(_) => out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes()),
         }
+    }
+}
+
+/// Numbers as texts, as clients of a server have those of any length. NaN and the infinities are null.
+struct Digits(StringViewArray);
+
+impl Encoder for Digits {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        let text = self.0.value(row);
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.'));
+        out.extend_from_slice(if is_number && !text.is_empty() { text.as_bytes() } else { b"null" });
     }
 }
 

@@ -23,10 +23,16 @@ use diligence_db::{
 mod nested;
 
 use super::columns::Form;
+pub use super::cursor::without_zero;
 use super::cursor::{Cursor, malformed, text};
 use super::fields::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 use super::held_text::HeldText;
 use super::values::is_of_objects;
+
+/// The number of `character(n)`.
+const BPCHAR: u32 = 1042;
+/// Of a day, which has its end as well: `24:00`.
+const DAY_MICROSECONDS: i64 = 86_400_000_000;
 
 /// The type that a client's number for a type stands for; `None` leaves it to the statement, as with all types whose
 /// values are held as texts and are none: the statement knows which of them it takes.
@@ -37,7 +43,7 @@ pub fn declared(oid: u32) -> Option<DataType> {
     let (known, is_array) = type_of_oid(oid)?;
     let element = element_type(known);
     if is_array {
-        return Some(DataType::List(item_of(known, element)));
+        return Some(DataType::List(item_of(known, element_of_array(known))));
     }
     (element != DataType::Utf8View || is_text(known)).then_some(element)
 }
@@ -69,10 +75,17 @@ fn is_text(known: PostgresType) -> bool {
 
 /// The field of the elements of an array of a type, which tells the type where `held` does not.
 fn item_of(known: PostgresType, held: DataType) -> Arc<Field> {
+    const NAME: u32 = 19;
+    const OID: u32 = 26;
+    const VARCHAR: u32 = 1043;
     const BIT: u32 = 1560;
     let told = match known.oid {
         // Of any length.
         BIT => Some(SqlType::Bit(None)),
+        BPCHAR => Some(SqlType::Char(None)),
+        VARCHAR => Some(SqlType::Varchar(None)),
+        NAME => Some(SqlType::Name),
+        OID => Some(SqlType::OID),
         _ => SqlType::parse(known.sql_name).filter(|_| held == DataType::Utf8View && !is_text(known)),
     };
     Arc::new(told.map_or_else(|| Field::new("item", held, true), |told| told.field("item", true)))
@@ -106,6 +119,11 @@ fn element_type(known: PostgresType) -> DataType {
     }
 }
 
+/// How elements of an array are held: numbers with the digits that each of them has.
+fn element_of_array(known: PostgresType) -> DataType {
+    if known == types::NUMERIC { SqlType::NUMERIC.arrow() } else { element_type(known) }
+}
+
 /// A value of one row in the type that the statement wants. `oid` is what the client calls the type. Texts are read as
 /// PostgreSQL reads them, dates in the session's zone and style; those that only a statement can read stay texts, which
 /// the statement casts. Fails with PostgreSQL's code if it is no such value.
@@ -113,12 +131,21 @@ pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &SqlType, zone:
     let held = wanted.arrow();
     let Some(bytes) = bytes else { return Ok(new_null_array(&held, 1)) };
     let array: ArrayRef = match (form, type_of_oid(oid)) {
-        (Form::Text, _) => return value_of_text(text(bytes)?, wanted, zone),
+        (Form::Text, _) => {
+            let is_filled = oid == BPCHAR || matches!(wanted.base(), SqlType::Char(_));
+            return value_of_text(text(if is_filled { without_blanks(bytes) } else { bytes })?, wanted, zone);
+        }
         (Form::Binary, Some((known, false))) => from_binary(bytes, known)?,
-        (Form::Binary, Some((_, true))) => list_from_binary(bytes)?,
+        (Form::Binary, Some((_, true))) => match nested::literal_of_array(bytes)? {
+            Some(literal) => return value_of_text(&literal, wanted, zone),
+            None => list_from_binary(bytes)?,
+        },
         // A type that a statement has made.
         (Form::Binary, None) => match wanted.base() {
-            SqlType::Array(_) => list_from_binary(bytes)?,
+            SqlType::Array(_) => match nested::literal_of_array(bytes)? {
+                Some(literal) => return value_of_text(&literal, wanted, zone),
+                None => list_from_binary(bytes)?,
+            },
             SqlType::Record(_) => Arc::new(StringViewArray::from_iter_values([nested::row_text(bytes)?])),
             _ => from_binary(bytes, types::TEXT)?,
         },
@@ -136,6 +163,12 @@ pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &SqlType, zone:
         return Ok(array);
     }
     convert(&array, &held)
+}
+
+/// A `character(n)` without the blanks that fill it, which are no part of it.
+fn without_blanks(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+    &bytes[..end]
 }
 
 fn value_of_text(text: &str, wanted: &SqlType, zone: Zone) -> Result<ArrayRef> {
@@ -162,13 +195,27 @@ fn is_read_by_statement(text: &str, wanted: &SqlType) -> bool {
     if wanted.arrow() == DataType::Utf8View {
         return true;
     }
-    let has_dimensions = || text.trim_start().starts_with('[') || text.matches('{').nth(1).is_some();
     match wanted.innermost() {
-        _ if matches!(wanted, SqlType::Array(_)) && has_dimensions() => true,
+        _ if matches!(wanted, SqlType::Array(_)) && has_dimensions(text) => true,
         SqlType::Oid(_) => *wanted.innermost() != SqlType::OID,
         SqlType::Record(_) | SqlType::Map(_) | SqlType::Void => true,
         _ => false,
     }
+}
+
+/// Whether the text of an array tells its bounds, or has arrays in it: braces outside of quotes.
+fn has_dimensions(text: &str) -> bool {
+    let (mut braces, mut is_quoted, mut is_escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b'{' if !is_quoted => braces += 1,
+            _ => {}
+        }
+    }
+    braces > 1 || text.trim_start().starts_with('[')
 }
 
 fn is_decimal(data_type: &DataType) -> bool {
@@ -187,6 +234,7 @@ pub fn convert(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
 /// A value of an endpoint's parameter from its text, as PostgreSQL's `…in` functions read it; dates in UTC. Fails with
 /// PostgreSQL's code if it is no such value, 0A000 for arrays of several dimensions.
 pub fn from_text(text: &str, wanted: &SqlType) -> Result<ArrayRef> {
+    let text = without_zero(text)?;
     match wanted {
         SqlType::Array(element) => list_from_text(text, element),
         wanted => value_of_text(text, wanted, Zone::UTC),
@@ -202,8 +250,8 @@ pub fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A decimal with as many digits as its text has.
-fn decimal(text: &str) -> Result<ArrayRef> {
+/// A decimal with as many digits as its text has. Fails with code 22P02 for what is no number, 22003 beyond 76 digits.
+pub fn decimal(text: &str) -> Result<ArrayRef> {
     let wrong = || Error::value(format!("'{text}' is no number")).with_code("22P02");
     let (negative, rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -335,21 +383,19 @@ pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
         types::FLOAT4 => Arc::new(Float32Array::from(vec![f32::from_bits(cursor.i32()? as u32)])),
         types::FLOAT8 => Arc::new(Float64Array::from(vec![f64::from_bits(cursor.i64()? as u64)])),
         types::BYTEA => return Ok(Arc::new(BinaryArray::from_iter_values([bytes]))),
-        types::DATE => {
-            let days = cursor.i32()?.checked_add(EPOCH_DAYS).ok_or_else(|| malformed("the date is too far away"))?;
-            Arc::new(Date32Array::from(vec![days]))
-        }
-        types::TIME => Arc::new(Time64MicrosecondArray::from(vec![cursor.i64()?])),
+        types::DATE => Arc::new(Date32Array::from(vec![date(cursor.i32()?)?])),
+        types::TIME => match cursor.i64()? {
+            time @ 0..=DAY_MICROSECONDS => Arc::new(Time64MicrosecondArray::from(vec![time])),
+            _ => return Err(out_of_range("time")),
+        },
         types::TIMESTAMP | types::TIMESTAMPTZ => {
-            let time = cursor.i64()?.checked_add(EPOCH_MICROSECONDS);
-            let array =
-                TimestampMicrosecondArray::from(vec![time.ok_or_else(|| malformed("the time is too far away"))?]);
+            let array = TimestampMicrosecondArray::from(vec![timestamp(cursor.i64()?)?]);
             if known == types::TIMESTAMPTZ { Arc::new(array.with_timezone("+00:00")) } else { Arc::new(array) }
         }
         types::INTERVAL => {
             let microseconds = cursor.i64()?;
             let (days, months) = (cursor.i32()?, cursor.i32()?);
-            let nanoseconds = microseconds.checked_mul(1000).ok_or_else(|| malformed("the interval is too long"))?;
+            let nanoseconds = microseconds.checked_mul(1000).ok_or_else(|| out_of_range("interval"))?;
             Arc::new(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(months, days, nanoseconds)]))
         }
         types::NUMERIC => return decimal(&numeric_text(&mut cursor)?),
@@ -369,10 +415,39 @@ pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
         known if let Some(kind) = SearchKind::of_name(known.name) => {
             return Ok(Arc::new(StringViewArray::from_iter_values([kind.of_binary(bytes)?])));
         }
+        known if known.oid == BPCHAR => {
+            return Ok(Arc::new(StringViewArray::from_iter_values([text(without_blanks(bytes))?])));
+        }
         _ => return Ok(Arc::new(StringViewArray::from_iter_values([text(bytes)?]))),
     };
     cursor.end()?;
     Ok(array)
+}
+
+/// Days since 1970 of days since 2000. The infinities are the same numbers everywhere. Fails with code 22008 for a day
+/// that is none of PostgreSQL's.
+fn date(days: i32) -> Result<i32> {
+    /// From 4714-11-24 BC to 5874897-12-31.
+    const DAYS: std::ops::Range<i32> = -2_451_545..2_145_031_949;
+    match days {
+        i32::MIN | i32::MAX => Ok(days),
+        days if DAYS.contains(&days) => Ok(days + EPOCH_DAYS),
+        _ => Err(out_of_range("date")),
+    }
+}
+
+/// Microseconds since 1970 of those since 2000, in the same way.
+fn timestamp(moment: i64) -> Result<i64> {
+    const LEAST: i64 = -2_451_545 * DAY_MICROSECONDS;
+    match moment {
+        i64::MIN | i64::MAX => Ok(moment),
+        moment if moment >= LEAST => moment.checked_add(EPOCH_MICROSECONDS).ok_or_else(|| out_of_range("timestamp")),
+        _ => Err(out_of_range("timestamp")),
+    }
+}
+
+fn out_of_range(what: &str) -> Error {
+    Error::value(format!("{what} out of range")).with_code("22008")
 }
 
 /// An address in a network: of the internet protocol its family, the length of its network, a flag, how many bytes it
@@ -396,8 +471,15 @@ fn network_text(cursor: &mut Cursor<'_>, kind: NetworkKind) -> Result<String> {
 /// PostgreSQL's binary numeric: digits in base 10,000 with a weight, a sign, and how many digits are shown.
 fn numeric_text(cursor: &mut Cursor<'_>) -> Result<String> {
     let (count, weight, sign, shown) = (cursor.i16()?, cursor.i16()?, cursor.i16()? as u16, cursor.i16()?);
-    if sign != 0 && sign != 0x4000 {
-        return Err(Error::unsupported("NaN and infinities are no decimals here").with_code("22003"));
+    let special = match sign {
+        0 | 0x4000 => None,
+        0xc000 => Some("NaN"),
+        0xd000 => Some("Infinity"),
+        0xf000 => Some("-Infinity"),
+        _ => return Err(Error::input("invalid sign in external \"numeric\" value").with_code("22P03")),
+    };
+    if let Some(special) = special {
+        return Err(Error::unsupported(format!("cannot convert {special} to numeric")).with_code("0A000"));
     }
     if count < 0 || !(-100..100).contains(&weight) || !(0..=76).contains(&shown) {
         return Err(Error::value("the number has more than 76 digits").with_code("22003"));
@@ -429,26 +511,13 @@ fn numeric_text(cursor: &mut Cursor<'_>) -> Result<String> {
     Ok(text)
 }
 
-/// An array of one row, as PostgreSQL's binary form has it. Fails with kind `Value` if the bytes are none.
-pub fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
+/// An array of one row, as PostgreSQL's binary form has it: of one dimension, as those are for which
+/// [`nested::literal_of_array`] has no literal. Fails with code 22P03 if the bytes are none.
+fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     let mut cursor = Cursor(bytes);
-    let dimensions = cursor.i32()?;
-    let _has_nulls = cursor.i32()?;
-    let oid = cursor.i32()? as u32;
+    let head = nested::ArrayHead::read(&mut cursor)?;
+    let (oid, count) = (head.oid, head.count());
     let (known, _) = type_of_oid(oid).unwrap_or((types::TEXT, false));
-    let count = match dimensions {
-        0 => 0,
-        1 => {
-            let count = cursor.i32()?;
-            let _lower_bound = cursor.i32()?;
-            usize::try_from(count).map_err(|_| malformed("an array's length"))?
-        }
-        _ => return Err(Error::unsupported("arrays of arrays are not supported as parameters")),
-    };
-    // Each element has a length of four bytes at least.
-    if count > cursor.0.len() / 4 {
-        return Err(malformed("an array is shorter than it says"));
-    }
     let item = item_of(known, element_type(known));
     let parts = (0..count).map(|_| match cursor.i32()? {
         -1 => Ok(None),
@@ -474,6 +543,7 @@ pub fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::AsArray;
     use arrow::util::display::array_value_to_string;
 
     use super::*;
@@ -520,6 +590,53 @@ mod tests {
         assert_eq!(shown(&list_from_binary(&decimals).unwrap()), "[1.00, 1.25]");
         bytes.truncate(20);
         assert!(list_from_binary(&bytes).is_err(), "two elements are announced");
+    }
+
+    #[test]
+    fn moments_are_read_in_their_bounds() {
+        let read = |bytes: &[u8], known| from_binary(bytes, known).map(|array| shown(&array));
+        let date = |days: i32| from_binary(&days.to_be_bytes(), types::DATE);
+        for infinity in [i32::MIN, i32::MAX] {
+            assert_eq!(date(infinity).unwrap().as_primitive::<arrow::datatypes::Date32Type>().value(0), infinity);
+        }
+        assert_eq!([0, -1].map(|days| shown(&date(days).unwrap())), ["2000-01-01", "1999-12-31"]);
+        assert_eq!(date(i32::MAX - 1).unwrap_err().code(), Some("22008"));
+        assert_eq!(date(-2_451_546).unwrap_err().code(), Some("22008"));
+        for infinity in [i64::MIN, i64::MAX] {
+            let moment = from_binary(&infinity.to_be_bytes(), types::TIMESTAMPTZ).unwrap();
+            assert_eq!(moment.as_primitive::<arrow::datatypes::TimestampMicrosecondType>().value(0), infinity);
+        }
+        let times = [0, DAY_MICROSECONDS - 1].map(|time: i64| read(&time.to_be_bytes(), types::TIME).unwrap());
+        assert_eq!(times, ["00:00:00", "23:59:59.999999"]);
+        assert!(from_binary(&DAY_MICROSECONDS.to_be_bytes(), types::TIME).is_ok());
+        for (value, known) in [
+            (i64::MAX - 1, types::TIMESTAMP),
+            (i64::MIN + 1, types::TIMESTAMP),
+            (DAY_MICROSECONDS + 1, types::TIME),
+            (-1, types::TIME),
+        ] {
+            assert_eq!(read(&value.to_be_bytes(), known).unwrap_err().code(), Some("22008"), "{value}");
+        }
+        let long = [&i64::MAX.to_be_bytes()[..], &[0; 8]].concat();
+        assert_eq!(read(&long, types::INTERVAL).unwrap_err().code(), Some("22008"));
+        for (sign, code) in [(0xc0, "0A000"), (0xd0, "0A000"), (0xf0, "0A000"), (0x12, "22P03")] {
+            assert_eq!(read(&[0, 0, 0, 0, sign, 0, 0, 0], types::NUMERIC).unwrap_err().code(), Some(code));
+        }
+    }
+
+    #[test]
+    fn braces_in_quotes_are_no_dimensions() {
+        assert!(["{{1},{2}}", "[0:1]={1,2}", " [0:1]={1,2}"].into_iter().all(has_dimensions));
+        assert!(!["{}", "{1}", r#"{"{}"}"#, r#"{"\"{",\{}"#, ""].into_iter().any(has_dimensions));
+        let read = value(Some(br#"{"{\"a\": 1}"}"#), 0, Form::Text, &SqlType::array_of(SqlType::Jsonb), Zone::UTC);
+        assert!(matches!(read.unwrap().data_type(), DataType::List(_)));
+        assert!(from_text("a\0b", &SqlType::Text).is_err());
+    }
+
+    #[test]
+    fn numbers_in_arrays_have_the_digits_that_they_are_given() {
+        let Some(DataType::List(item)) = declared(1231) else { panic!("an array of numeric") };
+        assert_eq!(SqlType::of_field(&item), Some(SqlType::NUMERIC));
     }
 
     #[test]
@@ -621,10 +738,35 @@ mod tests {
     }
 
     #[test]
+    fn blanks_that_fill_a_character_are_no_part_of_it() {
+        for (oid, form, wanted, expected) in [
+            (BPCHAR, Form::Text, SqlType::Text, " ab"),
+            (BPCHAR, Form::Binary, SqlType::Text, " ab"),
+            (0, Form::Text, SqlType::Char(Some(5)), " ab"),
+            (25, Form::Text, SqlType::Text, " ab  "),
+            (1043, Form::Binary, SqlType::Text, " ab  "),
+        ] {
+            assert_eq!(shown(&value(Some(b" ab  "), oid, form, &wanted, Zone::UTC).unwrap()), expected);
+        }
+        assert_eq!([without_blanks(b"   "), without_blanks(b"")], [b""; 2]);
+    }
+
+    #[test]
     fn types_that_are_held_as_texts_are_left_to_the_statement() {
         assert_eq!([declared(0), declared(2950), declared(3802), declared(16_400)], [None, None, None, None]);
         assert_eq!([declared(25), declared(1043)], [Some(DataType::Utf8View), Some(DataType::Utf8View)]);
-        let Some(DataType::List(item)) = declared(2951) else { panic!("an array of uuid") };
-        assert_eq!(SqlType::of_field(&item), Some(SqlType::Uuid));
+        for (number, element) in [
+            (2951, SqlType::Uuid),
+            (1002, SqlType::Text),
+            (1003, SqlType::Name),
+            (1009, SqlType::Text),
+            (1014, SqlType::Char(None)),
+            (1015, SqlType::Varchar(None)),
+            (1028, SqlType::OID),
+            (1561, SqlType::Bit(None)),
+        ] {
+            let Some(DataType::List(item)) = declared(number) else { panic!("an array of {element}") };
+            assert_eq!(SqlType::of_field(&item), Some(element));
+        }
     }
 }

@@ -192,10 +192,15 @@ impl Values {
                 let ranges = list.value_offsets().windows(2).map(|ends| (ends[0] as usize, ends[1] as usize)).collect();
                 (list.values().clone(), ranges)
             }
-            _ => {
+            DataType::List(_) => {
                 let list = flat.as_list::<i32>();
                 let ranges = list.value_offsets().windows(2).map(|ends| (ends[0] as usize, ends[1] as usize)).collect();
                 (list.values().clone(), ranges)
+            }
+            // Such as a parameter has it.
+            _ => {
+                let error = Error::unsupported("an array of several dimensions is sent here as a text only");
+                return Err(error.with_code("0A000").with_hint("ask for the column in text form"));
             }
         };
         let values = match values.data_type() {

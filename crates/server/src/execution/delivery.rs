@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use futures::Stream;
+use futures::future::BoxFuture;
 use futures::stream::unfold;
 use tokio::sync::mpsc;
 
@@ -25,6 +26,9 @@ pub(crate) trait Making: Send + 'static {
 
     /// How long it may take nothing.
     fn stall_time_max(&self) -> Duration;
+
+    /// Comes back when somebody ends the statement or its session.
+    fn stopped(&self) -> BoxFuture<'static, ()>;
 }
 
 /// A piece on its way to its connection.
@@ -72,11 +76,17 @@ async fn deliver<M: Making>(mut making: M, sender: mpsc::Sender<Sent<M::Piece>>)
             Err(error) => (Sent::Failed(error), true),
         };
         let mut waited = Duration::ZERO;
+        let mut stopped = making.stopped();
         let place = loop {
-            match tokio::time::timeout(STALLED_AFTER, sender.reserve()).await {
-                Ok(Ok(place)) => break place,
-                Ok(Err(_)) => return,
-                Err(_) => {
+            tokio::select! {
+                biased;
+                place = sender.reserve() => match place {
+                    Ok(place) => break place,
+                    Err(_) => return,
+                },
+                // Nothing is held for a client that does not read once others have ended its statement.
+                () = &mut stopped, if !is_last => return,
+                () = tokio::time::sleep(STALLED_AFTER) => {
                     making.stall();
                     waited += STALLED_AFTER;
                     if waited >= making.stall_time_max() {
@@ -89,5 +99,62 @@ async fn deliver<M: Making>(mut making: M, sender: mpsc::Sender<Sent<M::Piece>>)
         if is_last {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures::StreamExt;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// An answer without an end.
+    struct Endless {
+        end: Arc<Notify>,
+        is_gone: Arc<AtomicBool>,
+    }
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            self.is_gone.store(true, Ordering::Release);
+        }
+    }
+
+    impl Making for Endless {
+        type Piece = u8;
+
+        async fn piece(&mut self) -> Result<Option<u8>> {
+            Ok(Some(7))
+        }
+
+        fn stall(&mut self) {}
+
+        fn stall_time_max(&self) -> Duration {
+            Duration::from_secs(3600)
+        }
+
+        fn stopped(&self) -> BoxFuture<'static, ()> {
+            let end = self.end.clone();
+            Box::pin(async move { end.notified().await })
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_takes_can_be_ended() {
+        let (end, is_gone) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let answer = delivered(Endless { end: end.clone(), is_gone: is_gone.clone() }, ());
+        tokio::pin!(answer);
+        assert!(matches!(answer.next().await, Some(Ok(7))));
+        end.notify_one();
+        while !is_gone.load(Ordering::Acquire) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // It is broken off, behind what was there.
+        let rest = answer.collect::<Vec<_>>().await;
+        assert!(rest.last().is_some_and(Result::is_err) && rest.len() < 4, "{}", rest.len());
     }
 }

@@ -37,7 +37,8 @@ impl Cancellation {
         self.shared.told.notify_waiters();
     }
 
-    async fn asked(&self) {
+    /// Comes back when somebody has asked for the end.
+    pub(super) async fn asked(&self) {
         loop {
             let told = self.shared.told.notified();
             tokio::pin!(told);

@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::FlightData;
 use diligence_base::{Error, Result};
+use futures::future::BoxFuture;
 use futures::{Stream, TryStreamExt};
 use tonic::Status;
 
@@ -126,6 +127,11 @@ impl Making for MessageMaking {
 
     fn stall_time_max(&self) -> Duration {
         self.session.service.options().limits.stall_time_max
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, ()> {
+        let cancellation = self.call.cancellation.clone();
+        Box::pin(async move { cancellation.asked().await })
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod console;
 mod endpoints;
+mod first_head;
 mod metrics;
 mod notices;
 mod openapi;
@@ -47,6 +48,7 @@ use tokio::sync::mpsc;
 use tonic::codegen::Service as _;
 use tower_http::compression::CompressionLayer;
 
+use self::first_head::Hurried;
 pub(crate) use self::metrics::{Metric, metrics_of};
 use crate::accepting::{Arrived, Socket, accepted};
 use crate::admission::{Asker, Passed};
@@ -414,7 +416,7 @@ async fn cancel(
 pub(crate) async fn listen(service: Arc<Service>, listener: TcpListener, routes: Routes) {
     let Ok(address) = listener.local_addr() else { return };
     let accepted = accepted(service.clone(), listener, service.tls().cloned());
-    let until = service.clone();
+    let (until, of) = (service.clone(), service);
     let stopping = async move { until.stopping().await };
     let current = move |request: Request| {
         let mut router = routes.read().clone();
@@ -423,13 +425,14 @@ pub(crate) async fn listen(service: Arc<Service>, listener: TcpListener, routes:
     };
     let router = Router::new().fallback(current);
     // It only ends with the server.
-    let _ = axum::serve(Accepted { accepted, address }, router).with_graceful_shutdown(stopping).await;
+    let _ = axum::serve(Accepted { accepted, address, service: of }, router).with_graceful_shutdown(stopping).await;
 }
 
 /// Connections that are ready: encryption is negotiated elsewhere, so that a slow client holds up nobody.
 struct Accepted {
     accepted: mpsc::Receiver<Arrived>,
     address: SocketAddr,
+    service: Arc<Service>,
 }
 
 impl Listener for Accepted {
@@ -438,7 +441,10 @@ impl Listener for Accepted {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         match self.accepted.recv().await {
-            Some(accepted) => accepted,
+            Some((socket, peer)) => {
+                let hurried = Hurried::new(socket, self.service.options().limits.connect_time_max);
+                (Box::new(hurried) as Self::Io, peer)
+            }
             None => std::future::pending().await,
         }
     }

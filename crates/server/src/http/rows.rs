@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use diligence_base::{Error, Result};
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt};
 
 use super::{QUEUE_HEADER, notices, queue_header};
@@ -85,6 +86,13 @@ impl Making for BodyMaking {
 
     fn stall_time_max(&self) -> Duration {
         self.service.options().limits.stall_time_max
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, ()> {
+        let told = self.told.clone();
+        Box::pin(async move {
+            told.stopped().await;
+        })
     }
 }
 

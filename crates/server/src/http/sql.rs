@@ -7,9 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, StringViewArray, new_null_array,
-};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use axum::Extension;
@@ -18,16 +16,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use diligence_base::{Error, Result};
-use diligence_db::{Isolation, Session};
+use diligence_db::{Isolation, Session, SqlType};
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::placeholders::numbered;
 use super::rows::response;
 use super::script::{answer_of, command_json};
 use super::{Caller, QUEUE_HEADER, failure, notices, queue_header, unless_stopped, wanted_types, within};
 use crate::encoding::formats::Format;
-use crate::encoding::parameters::list_of;
+use crate::encoding::parameters::{decimal, list_of, without_zero};
 use crate::execution::{Allowed, Attempts, RunningStatement, ScriptStatement, StatementExecution};
 use crate::service::Service;
 
@@ -35,8 +34,9 @@ use crate::service::Service;
 #[serde(deny_unknown_fields, expecting = "an object with the member 'sql'")]
 struct SqlRequest {
     sql: String,
+    /// As they are written: numbers have more digits than `Value` keeps.
     #[serde(default)]
-    parameters: Vec<Value>,
+    parameters: Vec<Box<RawValue>>,
     timeout_ms: Option<u64>,
     transaction: Option<Value>,
 }
@@ -95,7 +95,7 @@ async fn answer(
     let (session, entry) = caller.session(service)?;
     entry.does(Some(&request.sql));
     let execution = service.execution();
-    let values = request.parameters.iter().map(value).collect::<Result<Vec<_>>>()?;
+    let values = request.parameters.iter().map(|written| value(written)).collect::<Result<Vec<_>>>()?;
     let limit = request.timeout_ms.map_or(service.options().limits.statement_time_max, Duration::from_millis);
     let (limit, asker) = (caller.role.time(limit), caller.asker());
     if let Some(isolation) = isolation_of(headers, request.transaction.as_ref())? {
@@ -231,69 +231,120 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
 }
 
 /// A parameter from JSON.
-fn value(value: &Value) -> Result<ArrayRef> {
-    Ok(match value {
-        Value::Null => new_null_array(&DataType::Utf8View, 1),
-        Value::Bool(flag) => Arc::new(BooleanArray::from(vec![*flag])),
-        Value::String(text) => Arc::new(StringViewArray::from_iter_values([text])),
-        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(whole), _, _) => Arc::new(Int64Array::from(vec![whole])),
-            // A float would lose its last digits.
-            (None, Some(large), _) => {
-                let large = Decimal128Array::from(vec![i128::from(large)]).with_precision_and_scale(20, 0);
-                Arc::new(large.map_err(|error| Error::value(error.to_string()))?)
-            }
-            (None, None, Some(double)) => Arc::new(Float64Array::from(vec![double])),
-            (None, None, None) => return Err(Error::value(format!("the number {number} is out of range"))),
-        },
-        Value::Array(values) => list(values)?,
+fn value(written: &RawValue) -> Result<ArrayRef> {
+    let wrong = |error: serde_json::Error| Error::input(format!("a parameter is no JSON: {error}")).with_code("22023");
+    let text = written.get();
+    match text.as_bytes().first() {
+        Some(b'-' | b'0'..=b'9') => number(text),
+        Some(b'[') => list(&serde_json::from_str::<Vec<Box<RawValue>>>(text).map_err(wrong)?),
         // As text, which is read as json where that is wanted.
-        Value::Object(_) => Arc::new(StringViewArray::from_iter_values([value.to_string()])),
-    })
+        Some(b'{') => Ok(Arc::new(StringViewArray::from_iter_values([text]))),
+        _ => Ok(match serde_json::from_str(text).map_err(wrong)? {
+            Value::Bool(flag) => Arc::new(BooleanArray::from(vec![flag])),
+            Value::String(text) => Arc::new(StringViewArray::from_iter_values([without_zero(&text)?])),
+            _ => new_null_array(&DataType::Utf8View, 1),
+        }),
+    }
+}
+
+/// A number with all of its digits: a decimal if neither an integer nor a float has them.
+fn number(text: &str) -> Result<ArrayRef> {
+    if let Ok(whole) = text.parse::<i64>() {
+        return Ok(Arc::new(Int64Array::from(vec![whole])));
+    }
+    let double = text.parse::<f64>().ok().filter(|double| double.is_finite());
+    match double {
+        Some(double) if text.contains(['e', 'E']) || digits(text) == digits(&format!("{double:e}")) => {
+            Ok(Arc::new(Float64Array::from(vec![double])))
+        }
+        _ => decimal(text),
+    }
+}
+
+/// The digits of a number without its sign, its point and what stands behind an `e`, from the first to the last that is
+/// not zero.
+fn digits(text: &str) -> String {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.chars().filter(char::is_ascii_digit).collect::<String>();
+    digits.trim_matches('0').to_owned()
 }
 
 /// An array parameter: numbers, texts or flags, and NULLs among them. An empty one is of texts.
-fn list(values: &[Value]) -> Result<ArrayRef> {
-    if values.iter().any(|value| value.is_array() || value.is_object()) {
+fn list(values: &[Box<RawValue>]) -> Result<ArrayRef> {
+    if values.iter().any(|value| value.get().starts_with(['[', '{'])) {
         let error = Error::unsupported("the elements of an array are numbers, texts, true, false and null");
         return Err(error.with_hint("give it as a text, and say its type in the statement: $1::jsonb, $1::int[][]"));
     }
-    let parts = values.iter().map(value).collect::<Result<Vec<_>>>()?;
-    let mut types = parts.iter().zip(values).filter(|(_, value)| !value.is_null()).map(|(part, _)| part.data_type());
+    let parts = values.iter().map(|written| value(written)).collect::<Result<Vec<_>>>()?;
+    let is_null = |value: &RawValue| value.get() == "null";
+    let mut types = parts.iter().zip(values).filter(|(_, value)| !is_null(value)).map(|(part, _)| part.data_type());
     let first = types.next().cloned().unwrap_or(DataType::Utf8View);
     let element = types.try_fold(first, |known, other| match (known, other) {
         (known, other) if known == *other => Ok(known),
+        // Decimals keep their digits.
+        (known, other) if is_exact(&known) && is_exact(other) => Ok(SqlType::NUMERIC.arrow()),
         (known, other) if known.is_numeric() && other.is_numeric() => Ok(DataType::Float64),
         _ => Err(Error::input("the elements of an array are of different kinds").with_code("22023")),
     })?;
-    let parts = parts.iter().zip(values).map(|(part, value)| match value {
-        Value::Null => Ok(new_null_array(&element, 1)),
-        _ => cast(part, &element).map_err(|error| Error::value(error.to_string())),
+    let parts = parts.iter().zip(values).map(|(part, value)| match is_null(value) {
+        true => Ok(new_null_array(&element, 1)),
+        false => cast(part, &element).map_err(|error| Error::value(error.to_string())),
     });
     list_of(parts.collect::<Result<Vec<_>>>()?, &element)
+}
+
+/// Whether numbers of a type are no floats.
+fn is_exact(data_type: &DataType) -> bool {
+    data_type.is_integer() || matches!(data_type, DataType::Decimal128(..) | DataType::Decimal256(..))
 }
 
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
-    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn parameters_may_be_arrays() {
-        let typed = |value: Value| super::value(&value).map(|array| format!("{:?} {}", array.data_type(), array.len()));
-        assert!(typed(json!([1, null, 2])).unwrap().contains("Int64"));
-        assert!(typed(json!([1, 2.5])).unwrap().contains("Float64"));
-        assert!(typed(json!([1, 18_446_744_073_709_551_615_u64])).unwrap().contains("Float64"));
-        assert_eq!(typed(json!(18_446_744_073_709_551_615_u64)).unwrap(), "Decimal128(20, 0) 1");
-        assert!(typed(json!(["a", null])).unwrap().contains("Utf8View"));
-        assert!(typed(json!([null, true])).unwrap().contains("Boolean"));
-        assert!(typed(json!([])).unwrap().contains("Utf8View"));
-        assert_eq!(typed(json!({"a": 1})).unwrap(), "Utf8View 1");
-        for wrong in [json!([1, "a"]), json!([[1]]), json!([true, 1])] {
-            assert!(typed(wrong.clone()).is_err(), "{wrong}");
+        let typed = |text: &str| {
+            let written = RawValue::from_string(text.to_owned()).unwrap();
+            super::value(&written).map(|array| format!("{:?} {}", array.data_type(), array.len()))
+        };
+        assert!(typed("[1, null, 2]").unwrap().contains("Int64"));
+        assert!(typed("[1, 2.5]").unwrap().contains("Float64"));
+        assert!(typed("[1, 18446744073709551615]").unwrap().contains("Decimal256"));
+        assert_eq!(typed("18446744073709551615").unwrap(), "Decimal128(20, 0) 1");
+        assert!(typed(r#"["a", null]"#).unwrap().contains("Utf8View"));
+        assert!(typed("[null, true]").unwrap().contains("Boolean"));
+        assert!(typed("[]").unwrap().contains("Utf8View"));
+        assert_eq!(typed(r#"{"a": 1}"#).unwrap(), "Utf8View 1");
+        for wrong in [r#"[1, "a"]"#, "[[1]]", "[true, 1]", r#""a\u0000b""#] {
+            assert!(typed(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        let shown = |text: &str| {
+            let array = super::value(&RawValue::from_string(text.to_owned()).unwrap()).unwrap();
+            let text = arrow::util::display::array_value_to_string(&array, 0).unwrap();
+            format!("{} {text}", if is_exact(array.data_type()) { "exact" } else { "float" })
+        };
+        for (text, expected) in [
+            ("7", "exact 7"),
+            ("-9223372036854775808", "exact -9223372036854775808"),
+            ("9223372036854775808", "exact 9223372036854775808"),
+            ("123456789012345678901234567890", "exact 123456789012345678901234567890"),
+            ("0.12345678901234567890", "exact 0.12345678901234567890"),
+            ("0.30000000000000004", "float 0.30000000000000004"),
+            ("1.50", "float 1.5"),
+            ("-0.0", "float -0.0"),
+            ("1e3", "float 1000.0"),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+        let too_long = RawValue::from_string("1".repeat(90)).unwrap();
+        assert_eq!(super::value(&too_long).unwrap_err().code(), Some("22003"));
     }
 
     #[test]

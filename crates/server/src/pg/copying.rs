@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::Append;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 
 use super::copied_file::{FileSource, FileTarget};
 use super::copy::CopyDecoder;
+use super::deadlines::Deadline;
 use super::run::ROWS_BYTES;
 use super::session::PgSession;
 use super::trouble::{Outcome, Trouble};
@@ -93,7 +93,7 @@ impl PgSession {
                     Ok((next, out))
                 });
                 (row, self.outbox.buffer) = made.await?;
-                self.outbox.flush(|| running.stall()).await?;
+                self.send(|| running.stall()).await?;
             }
         }
         let trailer = encoder.trailer();
@@ -115,8 +115,8 @@ impl PgSession {
     }
 
     /// What the client's next message brings of a COPY: bytes of rows, whether they are the last, and why it gave up.
-    async fn copied(&mut self) -> Outcome<(Bytes, bool, Option<Error>)> {
-        Ok(match self.inbox.next().await? {
+    async fn copied(&mut self, deadline: Option<Deadline>) -> Outcome<(Bytes, bool, Option<Error>)> {
+        Ok(match self.next_of_statement(deadline).await? {
             Received::Message(In::CopyData(data)) => (data.data, false, None),
             Received::Message(In::CopyDone(_)) => (Bytes::new(), true, None),
             Received::Message(In::CopyFail(fail)) => {
@@ -131,35 +131,17 @@ impl PgSession {
         })
     }
 
-    /// Decodes bytes, the last ones if `done`, and adds their rows: the decoder to go on with, and how many rows. Fails
-    /// with the decoder's error, whose place is the context of the answer then, and as adding rows does.
-    async fn copy_rows(
+    /// Waits until rows have gone to their table. Gives why they have not; fails if the session ends.
+    async fn failure_of(
         &mut self,
-        mut decoder: CopyDecoder,
-        bytes: BytesMut,
-        done: bool,
-        append: &mut Append,
-    ) -> Result<(CopyDecoder, u64)> {
-        let execution = self.service.execution().clone();
-        let fed = execution.compute(move || {
-            let rows = decoder.feed(&bytes, done);
-            Ok((decoder, rows))
-        });
-        let (mut decoder, rows) = fed.await?;
-        let rows = match rows {
-            Ok(rows) => rows,
-            Err(error) => {
-                self.context = decoder.place();
-                return Err(error);
-            }
-        };
-        for note in decoder.take_notes() {
-            self.outbox.put(notice("NOTICE", &Error::input(note).with_code(sqlstate::SUCCESS)));
+        deadline: Option<Deadline>,
+        sent: impl Future<Output = Result<()>>,
+    ) -> Outcome<Option<Error>> {
+        match Self::until(&self.entry, &mut self.inbox, &self.service, deadline, sent).await {
+            Ok(()) => Ok(None),
+            Err(Trouble::Failed(error)) => Ok(Some(error)),
+            Err(broken) => Err(broken),
         }
-        for batch in &rows {
-            append.send(batch).await?;
-        }
-        Ok((decoder, rows.iter().map(|batch| batch.num_rows() as u64).sum()))
     }
 
     /// COPY … FROM STDIN, or from a file of the server.
@@ -187,18 +169,19 @@ impl PgSession {
             Some(path) => Some(execution.compute(move || FileSource::open(&path)).await?),
             None => {
                 self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, count as i16, vec![code; count])));
-                self.outbox.flush(|| {}).await?;
+                self.send(|| {}).await?;
                 None
             }
         };
         let decoder = CopyDecoder::new(copy.options.clone(), &copy.table, schema);
-        // None once it has failed: then what still comes is thrown away.
-        let mut decoder = Some(decoder.in_zone(self.session.time_zone()));
+        let mut decoder = decoder.in_zone(self.session.time_zone());
+        let nothing =
+            || CopyDecoder::new(copy.options.clone(), &copy.table, Arc::new(arrow::datatypes::Schema::empty()));
         let mut taken = BytesMut::new();
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
             let (data, done, ended) = match source.take() {
-                None => self.copied().await?,
+                None => self.copied(deadline).await?,
                 Some(file) => {
                     let next = execution.compute(move || file.next(COPY_BYTES));
                     let next = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await;
@@ -211,16 +194,37 @@ impl PgSession {
                 taken.extend_from_slice(&data);
             }
             failure = failure.or(ended);
-            if failure.is_none()
-                && (taken.len() >= COPY_BYTES || done)
-                && let Some(reading) = decoder.take()
-            {
-                match self.copy_rows(reading, taken.split(), done, &mut append).await {
-                    Ok((read, rows)) => {
-                        decoder = Some(read);
-                        sent_rows += rows;
+            if failure.is_none() && (taken.len() >= COPY_BYTES || done) {
+                let bytes = taken.split();
+                let fed = execution.compute(move || {
+                    let rows = decoder.feed(&bytes, done);
+                    Ok((decoder, rows))
+                });
+                match fed.await {
+                    Ok((fed, Ok(rows))) => {
+                        decoder = fed;
+                        sent_rows += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+                        for note in decoder.take_notes() {
+                            self.outbox.put(notice("NOTICE", &Error::input(note).with_code(sqlstate::SUCCESS)));
+                        }
+                        let sent = async {
+                            for batch in &rows {
+                                append.send(batch).await?;
+                            }
+                            Ok(())
+                        };
+                        failure = self.failure_of(deadline, sent).await?;
                     }
-                    Err(error) => failure = Some(error),
+                    // A decoder that failed reads no more: what still comes is thrown away.
+                    Ok((mut failed, Err(error))) => {
+                        self.context = failed.place();
+                        failure = Some(error);
+                        decoder = nothing();
+                    }
+                    Err(error) => {
+                        failure = Some(error);
+                        decoder = nothing();
+                    }
                 }
             }
             // Of a client, all that it sends is read before it is told what was wrong.
@@ -237,7 +241,7 @@ impl PgSession {
         let rows = rows?;
         // Values of some types are looked at where they are stored.
         let later = if copy.condition.is_none() && !is_calling { sent_rows.saturating_sub(rows) } else { 0 };
-        match decoder.map_or(0, |decoder| decoder.skipped()) + later {
+        match decoder.skipped() + later {
             skipped if copy.options.ignores_errors && skipped > 0 && copy.options.verbosity != Verbosity::Silent => {
                 let were = if skipped == 1 { "row was" } else { "rows were" };
                 let text = format!("{skipped} {were} skipped due to data type incompatibility");

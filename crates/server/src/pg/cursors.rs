@@ -216,7 +216,7 @@ impl PgSession {
                 let (shared, out) = (made.clone(), std::mem::take(&mut self.outbox.buffer));
                 let write = execution.compute(move || Ok(messages(&shared, from, shared.count(), out)));
                 (from, self.outbox.buffer) = write.await?;
-                self.outbox.flush(|| {}).await?;
+                self.send(|| {}).await?;
             }
         }
     }

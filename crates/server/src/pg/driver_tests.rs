@@ -270,6 +270,15 @@ async fn tags_count_the_rows_of_one_time() {
     message::sync(&mut messages);
     let answers = told(&mut ann, &messages).await;
     assert_eq!(answers, ["1", "2", "D 1", "D 2", "s", "D 3", "C SELECT 1", "C SELECT 0", "Z I"]);
+    // There might be more behind the last of them.
+    let mut messages = Vec::new();
+    message::parse(&mut messages, "", "SELECT * FROM generate_series(1, 2) AS g (a)");
+    message::bind(&mut messages, "", &[], false);
+    for _ in 0..2 {
+        message::execute(&mut messages, 2);
+    }
+    message::sync(&mut messages);
+    assert_eq!(told(&mut ann, &messages).await, ["1", "2", "D 1", "D 2", "s", "C SELECT 0", "Z I"]);
     // Forms of results are told for all columns, or for one of them that stands for all.
     let mut messages = Vec::new();
     message::parse(&mut messages, "", "SELECT 1, 2");
@@ -339,4 +348,65 @@ async fn cursors_have_parameters() {
     }
     let missing = asked(&mut ann, "DECLARE four CURSOR FOR SELECT $1::int", &[], &[], false).await;
     assert_eq!(missing.told('C'), "08P01", "{missing:?}");
+}
+
+/// Constants as well, whose elements are held as texts.
+#[tokio::test]
+async fn arrays_are_of_the_types_that_clients_are_told() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let constants = r#"SELECT '{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'::uuid[] AS a, '{"{}"}'::jsonb[] AS b,
+        '{x}'::varchar[] AS c"#;
+    let types = "T a:2951,b:3807,c:1015";
+    assert_eq!(said(&mut ann, constants).await[0], types);
+    // Planned before, and then found planned.
+    for _ in 0..2 {
+        let mut messages = Vec::new();
+        message::parse(&mut messages, "", constants);
+        message::bind(&mut messages, "", &[], false);
+        message::describe(&mut messages);
+        message::execute(&mut messages, 0);
+        message::sync(&mut messages);
+        let row = r#"D {a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11},{"{}"},{x}"#;
+        assert_eq!(told(&mut ann, &messages).await, ["1", "2", types, row, "C SELECT 1", "Z I"]);
+    }
+    // Parameters of which the client says the type.
+    for (number, value, row) in [
+        (2951, "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}", "D {a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}"),
+        (3807, r#"{"{\"a\":1}"}"#, r#"D {"{\"a\": 1}"}"#),
+        (1231, "{1.12345678901234567890,2}", "D {1.1234567890123456789,2}"),
+    ] {
+        let mut messages = Vec::new();
+        message::put(&mut messages, b'P', |body| {
+            body.extend(b"\0SELECT $1 AS a\0\0\x01");
+            body.extend(u32::to_be_bytes(number));
+        });
+        message::bind(&mut messages, "", &[Some(value)], false);
+        message::describe(&mut messages);
+        message::execute(&mut messages, 0);
+        message::sync(&mut messages);
+        let types = format!("T a:{number}");
+        assert_eq!(told(&mut ann, &messages).await, ["1", "2", types.as_str(), row, "C SELECT 1", "Z I"]);
+    }
+}
+
+/// By their answers drivers know in which zone times are, and how statements are read.
+#[tokio::test]
+async fn what_settings_become_is_told_once() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    for (statement, tag) in [("DISCARD ALL", "C DISCARD ALL"), ("RESET ALL", "C RESET")] {
+        said(&mut ann, "SET application_name = 'a'; SET timezone = 'Asia/Tokyo'; SET jit = on").await;
+        let told = said(&mut ann, statement).await;
+        assert_eq!(told, ["S application_name=", "S TimeZone=Europe/Berlin", tag, "Z I"]);
+        assert_eq!(said(&mut ann, statement).await, [tag, "Z I"]);
+        assert_eq!(said(&mut ann, "SHOW timezone").await[1], "D Europe/Berlin");
+    }
+    let changed = "SELECT set_config('timezone', 'Asia/Tokyo', false) AS z";
+    let told = ["T z:25", "D Asia/Tokyo", "C SELECT 1", "S TimeZone=Asia/Tokyo", "Z I"];
+    assert_eq!(said(&mut ann, changed).await, told);
+    assert_eq!(said(&mut ann, changed).await, [&told[..3], &["Z I"]].concat());
+    let script = "SELECT set_config('datestyle', 'German', false) AS d; SHOW datestyle";
+    let told = said(&mut ann, script).await;
+    assert_eq!(told[3..], ["T DateStyle:25", "D German, DMY", "C SHOW", "S DateStyle=German, DMY", "Z I"]);
 }

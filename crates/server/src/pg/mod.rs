@@ -23,6 +23,7 @@ mod startup;
 #[cfg(test)]
 mod tests;
 mod trouble;
+mod waits;
 mod wire;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
@@ -21,6 +21,7 @@ use super::session::{PgSession, failed_block};
 use super::trouble::{Block, Outcome};
 use super::wire::notice;
 use crate::encoding::columns::{Columns, Rows};
+use crate::encoding::parameters::boolean;
 use crate::execution::{Allowed, CommandDone, RunningStatement};
 use crate::session::commands::{Command, Discarded, Lasts, TransactionMode};
 use crate::session::settings::{SHARED, Value, shared, shown_name};
@@ -28,6 +29,8 @@ use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
 const ROWS_AT_ONCE: usize = 32;
+/// How long a portal that has given as many rows as are wanted is asked whether it has more.
+const LOOK_AHEAD: Duration = Duration::from_millis(10);
 /// Bytes of rows that are made before they go out.
 pub(super) const ROWS_BYTES: usize = 128 * 1024;
 /// How long a statement waits for its turn before its client is told: shorter waits are nothing to talk about.
@@ -102,7 +105,10 @@ impl PgSession {
             self.complete(tag_of(&done));
             return Ok(false);
         }
-        let columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
+        let mut columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
+        if let Some(told) = statement.described() {
+            columns = columns.as_told(told);
+        }
         portal.state = PortalState::Running(Box::new(Reading::new(running, columns)));
         Ok(true)
     }
@@ -147,17 +153,13 @@ impl PgSession {
         Self::until(&self.entry, &mut self.inbox, &self.service, deadline, started).await
     }
 
-    /// Sends rows; true at the end of them.
+    /// Sends rows; true at the end of them, false as soon as there were `most`.
     pub(super) async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<bool> {
         let deadline = self.deadline();
         let mut left = most.unwrap_or(usize::MAX);
-        loop {
+        while left > 0 {
             let Some((rows, from)) = self.next_rows(portal, deadline).await? else { return Ok(true) };
             let PortalState::Running(reading) = &mut portal.state else { return Ok(true) };
-            if left == 0 {
-                reading.rows = Some((rows, from));
-                return Ok(false);
-            }
             let to = rows.count().min(from.saturating_add(left));
             let mut out = std::mem::take(&mut self.outbox.buffer);
             let next = if to - from <= ROWS_AT_ONCE {
@@ -177,16 +179,32 @@ impl PgSession {
             }
             if self.outbox.buffer.len() >= ROWS_BYTES {
                 let running = &mut reading.running;
-                let flush = self.outbox.flush(|| running.stall());
-                // A client that does not read can still cancel.
-                let cancelled = self.entry.cancel.notified();
-                tokio::select! {
-                    biased;
-                    flushed = flush => flushed?,
-                    () = cancelled => {}
-                }
+                self.send(|| running.stall()).await?;
             }
         }
+        self.look_ahead(portal).await?;
+        Ok(false)
+    }
+
+    /// Looks for a moment whether a portal has more rows, which are kept: a statement that is at its end gives back its
+    /// place, and what it needed is known.
+    async fn look_ahead(&mut self, portal: &mut Portal) -> Outcome {
+        let PortalState::Running(reading) = &mut portal.state else { return Ok(()) };
+        if reading.rows.is_some() {
+            return Ok(());
+        }
+        let printed = reading.running.printed();
+        let next = async { reading.running.next().await.transpose() };
+        let next = Self::until(&self.entry, &mut self.inbox, &self.service, None, next);
+        let next = tokio::time::timeout(LOOK_AHEAD, next).await;
+        self.show_printed(&printed);
+        let Ok(next) = next else { return Ok(()) };
+        if let Some(there) = self.made_ready(portal, next).await?
+            && let PortalState::Running(reading) = &mut portal.state
+        {
+            reading.rows = Some(there);
+        }
+        Ok(())
     }
 
     /// Rows that were not sent yet, and the first of them; `None` at the end.
@@ -203,6 +221,16 @@ impl PgSession {
         let next = async { reading.running.next().await.transpose() };
         let next = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await;
         self.show_printed(&printed);
+        self.made_ready(portal, next).await
+    }
+
+    /// A portal's next batch made ready to be sent, and its first row; `None` at the end. Fails with the statement's
+    /// error.
+    async fn made_ready(
+        &mut self,
+        portal: &mut Portal,
+        next: Outcome<Option<RecordBatch>>,
+    ) -> Outcome<Option<(Arc<Rows>, usize)>> {
         let PortalState::Running(reading) = &mut portal.state else { return Ok(None) };
         match next {
             Ok(Some(batch)) if batch.num_rows() <= ROWS_AT_ONCE => {
@@ -305,8 +333,10 @@ impl PgSession {
                         let error = Error::input("DISCARD ALL cannot run inside a transaction block");
                         return Err(error.with_code("25001").into());
                     }
+                    let before = self.settings.reports();
                     self.discard();
                     self.session.reset_all()?;
+                    self.report_since(&before);
                 } else {
                     discarded.give_back(&self.session)?;
                 }
@@ -391,15 +421,10 @@ impl PgSession {
     fn reset_all_settings(&mut self) -> Outcome {
         let changed = if self.block == Block::None { vec![] } else { self.settings.changed() };
         let changed = changed.into_iter().filter_map(|name| self.before_change(name)).collect::<Vec<_>>();
+        let before = self.settings.reports();
         self.session.reset_all_within()?;
         self.settings.reset_all();
-        for name in SHARED {
-            self.shared_changed(name);
-        }
-        self.tell_facts();
-        for report in self.settings.reports() {
-            self.report(Some(report));
-        }
+        self.report_since(&before);
         changed.into_iter().for_each(|was| self.changes.note(was, Lasts::Session));
         self.complete("RESET");
         Ok(())
@@ -407,9 +432,10 @@ impl PgSession {
 
     /// SHOW.
     fn show_setting(&mut self, name: &str, describe: bool) -> Outcome {
-        let value = match self.transaction_setting(name).or_else(|| self.settings.get(name)) {
-            Some(value) => value,
-            None => self.session.setting(name)?,
+        let of_client = || self.transaction_setting(name).or_else(|| self.settings.get(name));
+        let value = match shared(name) {
+            Some(shared) => self.session.setting(shared)?,
+            None => of_client().map_or_else(|| self.session.setting(name), Ok)?,
         };
         if describe {
             self.describe_text(shown_name(name));
@@ -606,13 +632,43 @@ impl PgSession {
             let report = self.settings.restore(was);
             self.report(report);
         }
-        for name in SHARED {
-            if self.session.setting(name).ok() != self.settings.get(name) {
-                let report = self.shared_changed(name);
-                self.report(report);
+        self.follow_shared();
+        self.tell_facts();
+    }
+
+    /// Tells the client what has become of settings of the session, by `set_config` for example; whether of any.
+    fn follow_shared(&mut self) -> bool {
+        let others = |name: &&str| self.session.setting(name).ok() != self.settings.get(name);
+        let others = SHARED.into_iter().filter(others).collect::<Vec<_>>();
+        for name in &others {
+            let report = self.shared_changed(name);
+            self.report(report);
+        }
+        !others.is_empty()
+    }
+
+    /// The same behind statements, where looking costs next to nothing if none has changed what statements are planned
+    /// by.
+    pub(super) fn follow_settings(&mut self) {
+        let identity = Some(self.session.planning_identity());
+        if self.planned_by != identity {
+            self.planned_by = identity;
+            if self.follow_shared() {
+                self.tell_facts();
             }
         }
+    }
+
+    /// All settings may have other values than before: tells the client, and functions about it, which have.
+    fn report_since(&mut self, before: &[(&'static str, String)]) {
+        for name in SHARED {
+            self.shared_changed(name);
+        }
         self.tell_facts();
+        for report in self.settings.reports() {
+            let is_other = !before.contains(&report);
+            self.report(Some(report).filter(|_| is_other));
+        }
     }
 
     fn report(&mut self, report: Option<(&'static str, String)>) {
@@ -641,7 +697,7 @@ fn tag_of(done: &CommandDone) -> String {
 
 /// What a setting says of the transaction that goes on, if it is one of those that do.
 fn mode_of_setting(name: &str, value: &str) -> Option<TransactionMode> {
-    let is_on = || ["on", "true", "yes", "1"].iter().any(|on| value.trim().eq_ignore_ascii_case(on));
+    let is_on = || boolean(value) == Some(true);
     let mode = TransactionMode::default();
     match name.to_lowercase().as_str() {
         "transaction_read_only" => Some(TransactionMode { writes: Some(!is_on()), ..mode }),

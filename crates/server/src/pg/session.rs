@@ -19,7 +19,7 @@ use std::time::Duration;
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
 use diligence_db::postgres::TEXT;
-use diligence_db::{Facts, Isolation, Notification, Session};
+use diligence_db::{Facts, Isolation, Notification, PlanningIdentity, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
 use pgwire::messages::response::{
@@ -35,6 +35,7 @@ use super::deadlines::{Deadline, Over, sooner};
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::startup::Arrival;
 use super::trouble::{Block, Outcome, Trouble};
+use super::waits::over;
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, failure, notice};
 use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
@@ -72,6 +73,8 @@ pub(super) struct PgSession {
     pub(super) has_seen: bool,
     /// Settings that were changed in the block.
     pub(super) changes: Changes,
+    /// By what statements were planned when the client was last told of settings.
+    pub(super) planned_by: Option<PlanningIdentity>,
     statements: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
     pub(super) cursors: HashMap<String, Cursor>,
@@ -127,6 +130,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         isolation: Isolation::default(),
         has_seen: false,
         changes: Changes::default(),
+        planned_by: None,
         statements: HashMap::new(),
         portals: HashMap::new(),
         cursors: HashMap::new(),
@@ -233,7 +237,7 @@ impl PgSession {
         let mut rests_since = None;
         loop {
             if !self.inbox.has_message() {
-                if let Err(broken) = self.outbox.flush(|| {}).await {
+                if let Err(broken) = self.send_at_rest().await {
                     return broken;
                 }
                 self.outbox.rest();
@@ -317,7 +321,7 @@ impl PgSession {
             In::Describe(describe) => self.describe(describe.target_type, &describe.name.unwrap_or_default()).await,
             In::Execute(execute) => self.execute(execute).await,
             In::Close(close) => self.close(close.target_type, &close.name.unwrap_or_default()),
-            In::Flush(_) => self.outbox.flush(|| {}).await.map_err(Trouble::Broken),
+            In::Flush(_) => self.send_at_rest().await.map_err(Trouble::Broken),
             In::Sync(_) => {
                 self.skipping = false;
                 self.entry.does(None);
@@ -369,6 +373,7 @@ impl PgSession {
             Block::Failed => (TransactionStatus::Error, InBlock::Failed),
         };
         self.entry.is_in(block);
+        self.follow_settings();
         self.tell_notifications();
         self.outbox.put(Out::ReadyForQuery(ReadyForQuery::new(status)));
     }
@@ -409,10 +414,7 @@ impl PgSession {
             () = asked => Err(cancelled()),
             over = Deadline::over(deadline) => Err(over),
             () = inbox.left() => Err(Trouble::Broken(Broken::Gone)),
-            () = entry.ended() => Err(Trouble::Broken(Broken::Malformed(ended_by_another()))),
-            () = service.stopping_hard() => Err(Trouble::Broken(Broken::Malformed(
-                Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN),
-            ))),
+            broken = over(entry, service) => Err(Trouble::Broken(broken)),
         }
     }
 
@@ -794,6 +796,6 @@ pub(super) fn failed_block() -> Trouble {
 }
 
 /// What a session says whose end somebody has asked for.
-fn ended_by_another() -> Error {
+pub(super) fn ended_by_another() -> Error {
     Error::resource("terminating connection due to administrator command").with_code(sqlstate::SHUTDOWN)
 }

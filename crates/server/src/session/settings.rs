@@ -9,11 +9,43 @@ use diligence_db::Isolation;
 use diligence_db::duration::{display, duration};
 use diligence_db::postgres::SERVER_VERSION;
 
+use crate::encoding::parameters::boolean;
+
 /// A setting: its name in lower case, its name as reported, its value at the start, and how it may change.
 struct Known {
     name: &'static str,
     start: &'static str,
     change: Change,
+}
+
+impl Known {
+    /// A value as it is shown: of a switch `on` or `off`. Fails with code 22023 for one that the setting cannot have,
+    /// as far as its value at the start tells.
+    fn checked(&self, value: &str) -> Result<String> {
+        let name = self.name;
+        let wrong = |message: String| Err(Error::input(message).with_code("22023"));
+        let is_switch = matches!(self.start, "on" | "off") && !NO_SWITCHES.contains(&name);
+        match self.change {
+            Free if is_switch => {}
+            Only(values) if values == SWITCHES => {}
+            Free if number_of(self.start).is_some() && number_of(value).is_none() => {
+                return wrong(format!("invalid value for parameter \"{name}\": \"{value}\""));
+            }
+            _ => return Ok(value.to_owned()),
+        }
+        match boolean(value) {
+            Some(is_on) => Ok(if is_on { "on" } else { "off" }.to_owned()),
+            None => wrong(format!("parameter \"{name}\" requires a Boolean value")),
+        }
+    }
+}
+
+/// A number, behind which a unit may stand: `64MB`, `1.5 min`.
+fn number_of(text: &str) -> Option<f64> {
+    let end = text.find(|character: char| character.is_ascii_alphabetic() && !matches!(character, 'e' | 'E'));
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let is_unit = unit.is_empty() || UNITS.contains(&unit.trim());
+    number.trim().parse::<f64>().ok().filter(|number| is_unit && number.is_finite())
 }
 
 /// How a setting may change.
@@ -33,6 +65,13 @@ use Change::{Fixed, Free, Only, Time};
 
 /// What a transaction may see of others.
 const ISOLATIONS: [&str; 4] = ["read committed", "read uncommitted", "repeatable read", "serializable"];
+/// From which level on a client is told.
+const LEVELS: [&str; 12] =
+    ["debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error", "info", "fatal"];
+/// Settings that are on or off at the start, and may have other values.
+const NO_SWITCHES: [&str; 2] = ["synchronous_commit", "wal_compression"];
+/// What may stand behind a number: bytes and times.
+const UNITS: [&str; 11] = ["B", "kB", "MB", "GB", "TB", "us", "ms", "s", "min", "h", "d"];
 /// On and off.
 const SWITCHES: [&str; 8] = ["off", "on", "false", "true", "no", "yes", "0", "1"];
 
@@ -45,7 +84,7 @@ const KNOWN: [(&str, &str, Change); 155] = [
     ("check_function_bodies", "on", Free),
     ("client_connection_check_interval", "0", Free),
     ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
-    ("client_min_messages", "notice", Free),
+    ("client_min_messages", "notice", Only(&LEVELS)),
     ("commit_delay", "0", Free),
     ("commit_siblings", "5", Free),
     ("compute_query_id", "auto", Free),
@@ -344,7 +383,9 @@ impl ClientSettings {
             _ if known.change == Time => shown(duration(value)?),
             // Of an encoding's name PostgreSQL looks at letters and digits; asyncpg sends it in quotes.
             "client_encoding" => value.chars().filter(char::is_ascii_alphanumeric).collect(),
-            _ => value.trim().to_owned(),
+            // It may have units of its own.
+            "statement_timeout" => value.trim().to_owned(),
+            _ => known.checked(value.trim())?,
         };
         let value = value.as_str();
         match known.change {
@@ -497,6 +538,40 @@ mod tests {
         settings.reset_all();
         assert_eq!((settings.timeout(), settings.get("application_name").as_deref()), (None, Some("")));
         assert_eq!(settings.reports().len(), REPORTED.len());
+    }
+
+    #[test]
+    fn values_that_a_setting_cannot_have_are_refused() {
+        let mut settings = ClientSettings::new("ann", Duration::ZERO, None);
+        for (name, value, shown) in [
+            ("enable_hashjoin", "FALSE", "off"),
+            ("jit", "1", "on"),
+            ("default_transaction_read_only", "yes", "on"),
+            ("synchronous_commit", "local", "local"),
+            ("work_mem", "64MB", "64MB"),
+            ("random_page_cost", "1.1", "1.1"),
+            ("seq_page_cost", "1e1", "1e1"),
+            ("log_min_duration_statement", "250 ms", "250 ms"),
+            ("vacuum_cost_delay", "-1", "-1"),
+            ("client_min_messages", "WARNING", "WARNING"),
+            ("application_name", "off", "off"),
+            ("lc_time", "de_DE", "de_DE"),
+        ] {
+            settings.set(name, value).unwrap();
+            assert_eq!(settings.get(name).as_deref(), Some(shown), "{name}");
+        }
+        for (name, value) in [
+            ("enable_hashjoin", "banana"),
+            ("jit", "o"),
+            ("default_transaction_read_only", "2"),
+            ("work_mem", "much"),
+            ("work_mem", "64 parsecs"),
+            ("random_page_cost", "NaN"),
+            ("extra_float_digits", ""),
+            ("client_min_messages", "nope"),
+        ] {
+            assert_eq!(settings.set(name, value).unwrap_err().code(), Some("22023"), "{name} {value}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Ranges, multiranges and rows in PostgreSQL's binary form, read as texts.
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
 use bytes::BytesMut;
 use diligence_base::Result;
 use diligence_db::postgres::{ColumnType, PostgresType, TEXT, type_of_oid};
@@ -8,7 +9,7 @@ use diligence_db::{RangeKind, Zone};
 
 use super::super::cursor::{Cursor, malformed};
 use super::super::values::Values;
-use super::{from_binary, list_from_binary};
+use super::{element_type, from_binary, is_text};
 
 /// Rows within rows at most.
 const DEPTH_MAX: usize = 32;
@@ -31,7 +32,7 @@ pub(super) fn range_text(cursor: &mut Cursor<'_>, kind: RangeKind) -> Result<Str
         }
         let length = usize::try_from(cursor.i32()?).map_err(|_| malformed("a bound's length"))?;
         let value = from_binary(cursor.take(length)?, element)?;
-        Ok(format!("\"{}\"", shown(&value, element, false)?))
+        Ok(format!("\"{}\"", shown(&value, element)?))
     };
     let (lower, upper) = (bound(LOWER_INFINITE)?, bound(UPPER_INFINITE)?);
     let open = if flags & LOWER_INCLUSIVE != 0 { '[' } else { '(' };
@@ -75,12 +76,12 @@ fn row_text_within(bytes: &[u8], depth: usize) -> Result<String> {
         }
         let field = cursor.take(usize::try_from(length).map_err(|_| malformed("a column's length"))?)?;
         let text = match type_of_oid(oid) {
-            Some((known, true)) => shown(&list_from_binary(field)?, known, true)?,
-            Some((known, false)) => shown(&from_binary(field, known)?, known, false)?,
+            Some((_, true)) => array_text(field)?,
+            Some((known, false)) => shown(&from_binary(field, known)?, known)?,
             // Of types that statements have made, enums are sent as texts, and rows as rows.
             None => match row_text_within(field, depth + 1) {
                 Ok(row) => row,
-                Err(_) => shown(&from_binary(field, TEXT)?, TEXT, false)?,
+                Err(_) => shown(&from_binary(field, TEXT)?, TEXT)?,
             },
         };
         columns.push(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\"\"")));
@@ -89,10 +90,115 @@ fn row_text_within(bytes: &[u8], depth: usize) -> Result<String> {
     Ok(format!("({})", columns.join(",")))
 }
 
+/// What stands in front of an array's elements.
+pub(super) struct ArrayHead {
+    /// PostgreSQL's number of their type.
+    pub(super) oid: u32,
+    /// How many there are, and the number of the first, in each dimension; none of an empty array.
+    dimensions: Vec<(usize, i32)>,
+}
+
+impl ArrayHead {
+    /// Takes it from the front. Fails with code 22P03 if it is none, or says more elements than there are bytes for.
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
+        /// PostgreSQL's.
+        const DIMENSIONS_MAX: i32 = 6;
+        let count = cursor.i32()?;
+        if !(0..=DIMENSIONS_MAX).contains(&count) {
+            return Err(malformed("an array has 0 to 6 dimensions"));
+        }
+        let _has_nulls = cursor.i32()?;
+        let oid = cursor.i32()? as u32;
+        let dimension = |_| {
+            let length = usize::try_from(cursor.i32()?).map_err(|_| malformed("an array's length"))?;
+            Ok((length, cursor.i32()?))
+        };
+        let head = Self { oid, dimensions: (0..count).map(dimension).collect::<Result<_>>()? };
+        let lengths = head.dimensions.iter().map(|(length, _)| *length);
+        let elements = lengths.fold(Some(1), |product: Option<usize>, length| product?.checked_mul(length));
+        // Each element has a length of four bytes at least.
+        if !head.dimensions.is_empty() && elements.is_none_or(|elements| elements > cursor.0.len() / 4) {
+            return Err(malformed("an array is shorter than it says"));
+        }
+        Ok(head)
+    }
+
+    /// How many elements the first dimension has.
+    pub(super) fn count(&self) -> usize {
+        self.dimensions.first().map_or(0, |(length, _)| *length)
+    }
+
+    /// Writes the elements of a dimension, and of those within it.
+    fn write(&self, dimension: usize, cursor: &mut Cursor<'_>, out: &mut String) -> Result<()> {
+        out.push('{');
+        for place in 0..self.dimensions.get(dimension).map_or(0, |(length, _)| *length) {
+            if place > 0 {
+                out.push(',');
+            }
+            match dimension + 1 < self.dimensions.len() {
+                true => self.write(dimension + 1, cursor, out)?,
+                false => self.write_element(cursor, out)?,
+            }
+        }
+        out.push('}');
+        Ok(())
+    }
+
+    fn write_element(&self, cursor: &mut Cursor<'_>, out: &mut String) -> Result<()> {
+        let length = cursor.i32()?;
+        if length == -1 {
+            out.push_str("NULL");
+            return Ok(());
+        }
+        let bytes = cursor.take(usize::try_from(length).map_err(|_| malformed("an element's length"))?)?;
+        let text = match type_of_oid(self.oid) {
+            Some((_, true)) => return Err(malformed("an array's elements are arrays")),
+            Some((known, false)) => shown(&from_binary(bytes, known)?, known)?,
+            // Of types that statements have made, enums are sent as texts, and rows as rows.
+            None => row_text(bytes).or_else(|_| shown(&from_binary(bytes, TEXT)?, TEXT))?,
+        };
+        out.push('"');
+        for character in text.chars() {
+            if matches!(character, '"' | '\\') {
+                out.push('\\');
+            }
+            out.push(character);
+        }
+        out.push('"');
+        Ok(())
+    }
+}
+
+/// The text of an array. Fails with code 22P03 if the bytes are none.
+fn array_text(bytes: &[u8]) -> Result<String> {
+    let mut cursor = Cursor(bytes);
+    let head = ArrayHead::read(&mut cursor)?;
+    let mut text = String::new();
+    if head.dimensions.iter().any(|(_, first)| *first != 1) {
+        let bounds = head.dimensions.iter().map(|(length, first)| {
+            let first = i64::from(*first);
+            format!("[{first}:{}]", first + *length as i64 - 1)
+        });
+        text = bounds.collect::<String>() + "=";
+    }
+    head.write(0, &mut cursor, &mut text)?;
+    cursor.end()?;
+    Ok(text)
+}
+
+/// The literal of an array which SQL has to read: of several dimensions, with another first number than 1, or of
+/// elements that are held as texts and are none, as `jsonb` is. `None` for others, and for arrays of rows and enums.
+pub(super) fn literal_of_array(bytes: &[u8]) -> Result<Option<String>> {
+    let head = ArrayHead::read(&mut Cursor(bytes))?;
+    let is_plain = head.dimensions.len() < 2 && head.dimensions.iter().all(|(_, first)| *first == 1);
+    let is_held =
+        type_of_oid(head.oid).is_some_and(|(known, _)| element_type(known) == DataType::Utf8View && !is_text(known));
+    if is_plain && !is_held { Ok(None) } else { array_text(bytes).map(Some) }
+}
+
 /// The text of a value, as PostgreSQL shows it.
-fn shown(value: &ArrayRef, known: PostgresType, is_array: bool) -> Result<String> {
-    let oid = if is_array { known.array_oid } else { known.oid };
-    let column = ColumnType { oid, element: known, is_array, modifier: -1 };
+fn shown(value: &ArrayRef, known: PostgresType) -> Result<String> {
+    let column = ColumnType { oid: known.oid, element: known, is_array: false, modifier: -1 };
     let mut out = BytesMut::new();
     Values::new(value, &column, Zone::UTC)?.text(0, &column, &mut out);
     String::from_utf8(out.to_vec()).map_err(|_| malformed("it is no text"))
@@ -133,5 +239,43 @@ mod tests {
         let several = [&1_i32.to_be_bytes()[..], &(numbers.len() as i32).to_be_bytes(), numbers].concat();
         assert_eq!(multirange_text(&mut Cursor(&several), RangeKind::Integer).unwrap(), r#"{["1","5")}"#);
         assert!(read(b"\x02\0\0\0\x04\0\0", RangeKind::Integer).is_err() && read(b"", RangeKind::Date).is_err());
+    }
+
+    /// An array's head, with its dimensions, and its elements.
+    fn array(oid: i32, dimensions: &[(i32, i32)], elements: &[Option<&[u8]>]) -> Vec<u8> {
+        let mut bytes = [dimensions.len() as i32, 0, oid].map(i32::to_be_bytes).concat();
+        dimensions.iter().for_each(|(length, first)| bytes.extend([*length, *first].map(i32::to_be_bytes).concat()));
+        for element in elements {
+            bytes.extend(element.map_or(-1, |element| element.len() as i32).to_be_bytes());
+            bytes.extend(element.unwrap_or_default());
+        }
+        bytes
+    }
+
+    #[test]
+    fn arrays_that_sql_has_to_read_become_literals() {
+        let numbers = [1, 2, 3, 4].map(i32::to_be_bytes);
+        let numbers = numbers.each_ref().map(|number| Some(&number[..]));
+        let literal = |bytes: &[u8]| literal_of_array(bytes).unwrap();
+        assert_eq!(literal(&array(23, &[(4, 1)], &numbers)), None);
+        assert_eq!(literal(&array(23, &[], &[])), None);
+        assert_eq!(literal(&array(25, &[(1, 1)], &[Some(b"{")])), None);
+        assert_eq!(literal(&array(23, &[(2, 1), (2, 1)], &numbers)).unwrap(), r#"{{"1","2"},{"3","4"}}"#);
+        assert_eq!(literal(&array(23, &[(1, 5)], &[None])).unwrap(), "[5:5]={NULL}");
+        let jsonb = array(3802, &[(1, 1)], &[Some(b"\x01{\"a\": \"\\\\\"}")]);
+        assert_eq!(literal(&jsonb).unwrap(), r#"{"{\"a\": \"\\\\\"}"}"#);
+        let ranges = array(3904, &[(1, 1)], &[Some(b"\x02\0\0\0\x04\0\0\0\x01\0\0\0\x04\0\0\0\x05")]);
+        assert_eq!(literal(&ranges).unwrap(), r#"{"[\"1\",\"5\")"}"#);
+        let row = [&1_i32.to_be_bytes()[..], &field(1007, &array(23, &[(2, 1), (2, 1)], &numbers))].concat();
+        assert_eq!(row_text(&row).unwrap(), r#"("{{""1"",""2""},{""3"",""4""}}")"#);
+        for wrong in [
+            array(23, &[(3, 1), (2, 1)], &numbers),
+            array(23, &[(-1, 1)], &[]),
+            array(23, &[(i32::MAX, 1), (i32::MAX, 1), (i32::MAX, 1)], &[]),
+            array(23, &[(1, 1); 7], &numbers[..1]),
+            array(1007, &[(1, 2)], &numbers[..1]),
+        ] {
+            assert_eq!(literal_of_array(&wrong).unwrap_err().code(), Some("22P03"), "{wrong:?}");
+        }
     }
 }
