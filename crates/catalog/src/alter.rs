@@ -32,6 +32,29 @@ pub struct OwnedSequence {
     pub options: SequenceOptions,
 }
 
+/// Fails with code 23503 if, in a table that has become another one, a row refers to nothing: by a reference that was
+/// not held against all rows before, or by columns that have other values now. The same of rows of other tables that
+/// refer to it by these.
+fn rows_refer_well(root: &Root, before: &Object, after: &Arc<Object>, changed: &[String]) -> Result<()> {
+    let (Relation::Native(was), Relation::Native(rows)) = (&before.relation, &after.relation) else { return Ok(()) };
+    let proven = |rules: &TableRules, name: &String| {
+        rules.references.iter().any(|one| one.name == *name) && !rules.unproven.contains(name)
+    };
+    let have_changed = |columns: &[String]| columns.iter().any(|column| changed.contains(column));
+    let (old, new) = (was.rules(), rows.rules());
+    let is_due = |one: &&Reference| proven(new, &one.name) && (!proven(old, &one.name) || have_changed(&one.columns));
+    for reference in new.references.iter().filter(is_due) {
+        references::all_refer_well(root, after, rows, reference)?;
+    }
+    for (other, reference) in references::referring(root, after.id) {
+        let Relation::Native(rows) = &other.relation else { continue };
+        if have_changed(&reference.referred) && proven(rows.rules(), &reference.name) {
+            references::all_refer_well(root, other, rows, reference)?;
+        }
+    }
+    Ok(())
+}
+
 impl Catalog {
     /// As [`create`](Self::create), for a table with the sequences that it owns: all are made, or none. Fails as that
     /// does, with code 42P07 also if the name of a sequence is taken, and 23503 if a row refers to nothing.
@@ -158,16 +181,7 @@ impl Catalog {
             let name = alteration.name.clone();
             let (change, entry) = self.altered(root, &now, alteration, Some(memory))?;
             let after = root.get(&name).cloned().ok_or_else(|| gone(table))?;
-            if let (Relation::Native(before), Relation::Native(rows)) = (&now.relation, &after.relation) {
-                let proven = |rules: &TableRules, name: &String| {
-                    rules.references.iter().any(|one| one.name == *name) && !rules.unproven.contains(name)
-                };
-                let (old, new) = (before.rules(), rows.rules());
-                let is_new = |one: &&Reference| proven(new, &one.name) && !proven(old, &one.name);
-                for reference in new.references.iter().filter(is_new) {
-                    references::all_refer_well(root, &after, rows, reference)?;
-                }
-            }
+            rows_refer_well(root, &now, &after, &[])?;
             Ok((vec![change], vec![(Some(Staged::default()), Some(entry))]))
         })?;
         drop((writing, before));
@@ -204,16 +218,17 @@ impl Catalog {
         Ok((CatalogChange { name, object: now.id, is_naming: true }, entry))
     }
 
-    /// Puts other rows, with other columns and rules, in the place of a table's. Sequences that its columns own from
-    /// now on go on behind `count` numbers, and those of columns that are gone go, unless a
-    /// default counts by one. Fails as [`alter`](Self::alter) does.
+    /// Puts other rows, with other columns and rules, in the place of a table's. `changed` are the columns that have
+    /// other values in rows that were there: what refers to something by these or by them is looked at. Sequences that
+    /// its columns own from now on go on behind `count` numbers, and those of columns that are gone go, unless a
+    /// default counts by one. Fails as [`alter`](Self::alter) does, and with 23503 if a row refers to nothing.
     pub fn rewrite(
         &self,
         table: &ObjectRef,
         built_on: ObjectVersion,
         next: NativeTable,
-        sequences: Vec<OwnedSequence>,
-        count: u64,
+        changed: &[String],
+        (sequences, count): (Vec<OwnedSequence>, u64),
     ) -> Result<()> {
         let writer = self.object(table)?.writer.clone();
         let staged = self.staged(&next.new_rows())?;
@@ -227,6 +242,7 @@ impl Catalog {
             let relation = Relation::Native(Arc::new(next));
             put(root, Object { relation, version: self.next_version(), ..Object::clone(&now) })?;
             let object = root.get(&table.name).cloned().ok_or_else(|| Error::bug("a table is not there"))?;
+            rows_refer_well(root, &now, &object, changed)?;
             let mut told = vec![CatalogChange { name: table.name.clone(), object: table.id, is_naming: true }];
             let mut entries = vec![(None, Some(Entry::Create(object.clone())))];
             let has = |column: &String| match &object.relation {

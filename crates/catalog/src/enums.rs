@@ -148,7 +148,7 @@ impl Catalog {
                 }
                 Some((old, new)) => {
                     let next = self.with_label(rows, &columns, one.oid, (old, new), memory)?;
-                    self.rewrite(&table.reference(), table.version, next, vec![], 0)?;
+                    self.rewrite(&table.reference(), table.version, next, &[], (vec![], 0))?;
                 }
             }
         }

@@ -17,7 +17,7 @@ use crate::pieces::conflict;
 use crate::referred::{ChangingRows, GoneKeys, KeptKeys};
 use crate::rules::{Key, ReferenceAction};
 use crate::snapshot::Root;
-use crate::{Catalog, NativeTable, NewRows, ObjectRef, Relation};
+use crate::{Catalog, Declaration, NativeTable, NewRows, ObjectRef, Relation};
 
 /// Locks of a statement outside of a transaction; given back when it is dropped.
 #[derive(Debug)]
@@ -70,16 +70,28 @@ fn rows_in<'a>(root: &'a Root, table: &ObjectRef) -> Option<&'a NativeTable> {
     }
 }
 
+/// Fails with code 40001 if a statement was planned for a table that was declared otherwise; `planned` also says
+/// whether its rows are in segments.
+fn as_planned(now: &NativeTable, planned: Option<(&Declaration, bool)>) -> Result<()> {
+    match planned.is_none_or(|(planned, in_segments)| now.takes_rows_for(planned, in_segments)) {
+        true => Ok(()),
+        false => Err(conflict()),
+    }
+}
+
 impl Catalog {
     /// Locks rows of a table in memory that are to go, and the unique keys of others that are to come. `by` has the
-    /// locks, unless this is a transaction's catalog. Fails with code `MUST_WAIT` if another transaction has one of
-    /// them (the owner is in the queue then), 40P01 if that waits for this one, 40001 if others have changed the rows
-    /// since the transaction's statement began, and as rows are read. Keys of other tables that rows come to refer to
-    /// stay, and those that others refer to and that go nobody comes to refer to, until the locks are free.
+    /// locks, unless this is a transaction's catalog. `planned` is what the table was declared as when the statement
+    /// was planned, if it was. Fails with code `MUST_WAIT` if another transaction has one of them (the owner is in the
+    /// queue then), 40P01 if that waits for this one, 40001 if others have changed the rows since the transaction's
+    /// statement began, or altered the table since it was planned, and as rows are read. Keys of other tables that rows
+    /// come to refer to stay, and those that others refer to and that go nobody comes to refer to, until the locks are
+    /// free.
     pub fn lock_change(
         &self,
         by: LockOwner,
         table: &ObjectRef,
+        planned: Option<&Declaration>,
         deleted: &[i64],
         inserted: &[NewRows],
     ) -> Result<LockGuard> {
@@ -90,6 +102,8 @@ impl Catalog {
         rows.sort_unstable();
         let loaded = inserted.iter().filter(|rows| rows.batch().is_none()).cloned().collect::<Vec<_>>();
         let is_loaded = !loaded.is_empty();
+        let planned = planned.map(|planned| (planned, is_loaded));
+        as_planned(relation, planned)?;
         let inserted = inserted.iter().filter_map(NewRows::batch).cloned().collect::<Vec<_>>();
         let keys = relation.key_hashes(&inserted)?;
         // The keys of very many rows are not locked one by one.
@@ -124,6 +138,11 @@ impl Catalog {
             self.take(by, &request, LockWay::Wait)?;
             // A statement by itself that waits has nothing meanwhile: it begins anew.
             let others = self.keep(by, &kept).and_then(|()| self.lock_referring(by, &own, &change, &gone));
+            // From now on nobody alters the table.
+            let others = others.and_then(|()| match &self.object(table)?.relation {
+                Relation::Native(now) => as_planned(now, planned),
+                _ => Err(conflict()),
+            });
             others.inspect_err(|_| locks.give_back(by))?;
             return Ok(LockGuard(Some((locks.clone(), by))));
         };
@@ -253,6 +272,11 @@ impl Catalog {
         Ok(rows.filter(|row| !own.has_row(*row) && newest.has_row(*row)).collect())
     }
 
+    /// Whether a table has all rows of these numbers.
+    pub fn has_rows<'n>(&self, table: &ObjectRef, numbers: impl IntoIterator<Item = &'n i64>) -> bool {
+        rows_in(&self.newest(), table).is_some_and(|rows| numbers.into_iter().all(|number| rows.has_row(*number)))
+    }
+
     /// Locks a row, as SELECT … FOR UPDATE does, until the transaction or, outside of one, the statement of `by` ends
     /// ([`Locks::end_transaction`]). Fails as [`lock_change`](Self::lock_change) does, and with code 55P03 for good
     /// where it may not wait.
@@ -328,14 +352,17 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema};
     use diligence_base::ids::TableVersion;
     use diligence_memory::{QueryMemory, Reservation};
+    use sqlparser::dialect::GenericDialect;
+    use sqlparser::parser::Parser;
 
     use super::*;
     use crate::locks::MUST_WAIT;
-    use crate::rules::{KeyKind, TableRules};
+    use crate::rules::{Check, KeyKind, TableRules};
     use crate::transaction::Transaction;
-    use crate::{DEFAULT_SCHEMA, RelationName, RowChange};
+    use crate::{DEFAULT_SCHEMA, Object, RelationName, RowChange, TableAlteration};
 
     fn batch(values: &[i64]) -> RecordBatch {
         RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()
@@ -347,6 +374,55 @@ mod tests {
 
     fn code<T>(result: Result<T>) -> Option<&'static str> {
         result.err().and_then(|error| error.code())
+    }
+
+    #[test]
+    fn rows_that_were_made_for_what_a_table_was_before_do_not_come() {
+        let catalog = Arc::new(Catalog::default());
+        let name = RelationName::new(DEFAULT_SCHEMA, "t");
+        let fields = |name: &str| Arc::new(Schema::new(vec![Field::new(name, DataType::Int64, true)]));
+        let object = || catalog.snapshot().get(&name).unwrap().clone();
+        let rows = |object: &Object| match &object.relation {
+            Relation::Native(rows) => rows.clone(),
+            _ => panic!("a table is one"),
+        };
+        let table = NativeTable::new(&name, &fields("a"), &[], memory(), TableVersion(1)).unwrap();
+        catalog.create(&name, Relation::Native(Arc::new(table)), false).unwrap();
+        let alone = catalog.locks().new_owner();
+        let insert = |planned: &Declaration| {
+            let (object, inserted): (_, Vec<NewRows>) = (object().reference(), vec![batch(&[5]).into()]);
+            let _locked = catalog.lock_change(alone, &object, Some(planned), &[], &inserted)?;
+            catalog.insert(&object, &inserted, memory(), false)
+        };
+        let alter = |column: &str, place: Option<usize>, rules: TableRules| {
+            let object = object();
+            let (name, columns) = (name.clone(), fields(column));
+            let alteration = TableAlteration { name, columns, places: vec![place], rules };
+            catalog.alter(&object.reference(), object.version, alteration, &memory()).unwrap();
+        };
+        let check = |condition: &str| {
+            let mut parser = Parser::new(&GenericDialect {}).try_with_sql(condition).unwrap();
+            let condition = Arc::new(parser.parse_expr().unwrap());
+            TableRules { checks: vec![Check { name: "c".to_owned(), condition }], ..TableRules::default() }
+        };
+        // Other rows, and indexes, leave a plan good.
+        let planned = rows(&object()).declaration();
+        insert(&planned).unwrap();
+        insert(&planned).unwrap();
+        // A condition that the plan does not know, and another one of that name.
+        alter("a", Some(0), check("a < 100"));
+        assert_eq!(code(insert(&planned)), Some("40001"));
+        let planned = rows(&object()).declaration();
+        insert(&planned).unwrap();
+        alter("a", Some(0), check("a < 10"));
+        assert_eq!(code(insert(&planned)), Some("40001"));
+        // Another column of the same type in the place of one.
+        let planned = rows(&object()).declaration();
+        alter("b", None, TableRules::default());
+        assert_eq!(code(insert(&planned)), Some("40001"));
+        assert_eq!(rows(&object()).rows(), 3);
+        insert(&rows(&object()).declaration()).unwrap();
+        assert_eq!(rows(&object()).rows(), 4);
     }
 
     #[test]
@@ -370,7 +446,7 @@ mod tests {
         let table = catalog.snapshot().get(&name).unwrap().reference();
         let change = |on: &Catalog, by, deleted: &[i64], inserted: &[i64]| {
             let inserted = vec![batch(inserted).into()];
-            let _locked = on.lock_change(by, &table, deleted, &inserted)?;
+            let _locked = on.lock_change(by, &table, None, deleted, &inserted)?;
             on.change(&table, RowChange { deleted: deleted.to_vec(), inserted, memory: memory(), pairs: 0 })
         };
         let (ann, bob) = (Transaction::begin(catalog.clone()), Transaction::begin(catalog.clone()));

@@ -123,9 +123,9 @@ pub use shown_default::shown_default;
 pub use signature::{Argument, ArgumentMode, Signature};
 pub use snapshot::CatalogSnapshot;
 pub use table::{
-    KeyFiles, MovedKeys, NativeTable, RestoredKeys, RestoredPiece, RowChange, StoredPiece, TableAlteration,
+    Declaration, KeyFiles, MovedKeys, NativeTable, RestoredKeys, RestoredPiece, RowChange, StoredPiece, TableAlteration,
 };
-pub use trigger::{Trigger, TriggerEvent};
+pub use trigger::{Trigger, TriggerEvent, TriggerState};
 pub use unbound::Rebinding;
 pub use uses::{PlanningIdentity, Uses};
 pub use view::View;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::{CastOptions, cast, cast_with_options, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
-use diligence_base::ids::ObjectId;
+use diligence_base::ids::{ObjectId, ObjectVersion};
 use diligence_base::{About, Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
@@ -204,6 +204,42 @@ pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredCons
     Ok(())
 }
 
+/// The versions of tables that others refer to; `None` for one that is not there.
+pub(crate) type ReferredVersions = HashMap<ObjectId, Option<ObjectVersion>>;
+
+/// Notes the versions of what a table refers to, if they are not known yet.
+pub(crate) fn note_referred(root: &Root, put: &Object, known: &mut ReferredVersions) {
+    for reference in rows_of(put).map_or(&[][..], |rows| &rows.rules().references) {
+        known.entry(reference.table).or_insert_with(|| object_of(root, reference.table).map(|found| found.version));
+    }
+}
+
+/// Looks at what a table refers to that a transaction has made or altered, where others have changed that since: it is
+/// of another version than `known` in the names `before` the transaction's changes. Fails with code 23503 if a row
+/// refers to nothing now, and 40001 if there is no such key any more.
+pub(crate) fn refers_still(root: &Root, before: &Root, known: &ReferredVersions, put: &Object) -> Result<()> {
+    let Relation::Native(rows) = &put.relation else { return Ok(()) };
+    for reference in &rows.rules().references {
+        let version = object_of(before, reference.table).map(|found| found.version);
+        if reference.table == put.id || known.get(&reference.table) == Some(&version) {
+            continue;
+        }
+        let referred = object_of(root, reference.table).ok_or_else(conflict)?;
+        let keys = rows_of(referred).map_or(&[][..], |referred| &referred.rules().keys);
+        if !keys.iter().any(|key| key.refers_to(&reference.referred)) {
+            return Err(conflict());
+        }
+        if !rows.rules().references_off && !rows.rules().unproven.contains(&reference.name) {
+            all_refer_well(root, put, rows, reference)?;
+        }
+    }
+    Ok(())
+}
+
+fn object_of(root: &Root, id: ObjectId) -> Option<&Arc<Object>> {
+    root.schemas.values().flat_map(|schema| schema.objects.values()).find(|object| object.id == id)
+}
+
 /// The columns of a reference as a key of the table that refers.
 fn key_of(name: &str, columns: &[String]) -> Key {
     Key::of_columns(name, columns.to_vec(), KeyKind::Index, false)
@@ -229,8 +265,7 @@ pub(crate) fn refers_well(
     reference: &Reference,
     inserted: &[RecordBatch],
 ) -> Result<()> {
-    let referred = root.schemas.values().flat_map(|schema| schema.objects.values());
-    let Some(referred) = referred.into_iter().find(|other| other.id == reference.table) else { return Ok(()) };
+    let Some(referred) = object_of(root, reference.table) else { return Ok(()) };
     let Some(there) = rows_of(referred) else { return Ok(()) };
     let same = |key: &&Key| key.refers_to(&reference.referred);
     let key = there.rules().keys.iter().find(same);

@@ -53,6 +53,10 @@ pub struct NativeTable {
     rows: Arc<TableRows>,
 }
 
+/// Columns and rules of a table, without its rows: what a statement that writes was planned for.
+#[derive(Clone, Debug)]
+pub struct Declaration(Arc<Declared>);
+
 /// Other columns and rules of a table, whose rows stay.
 #[derive(Clone, Debug)]
 pub struct TableAlteration {
@@ -294,18 +298,36 @@ impl NativeTable {
     /// Whether rows that were made for another version of the table are rows of this one: columns, conditions and what
     /// is generated are the same. Keys and references are looked at when rows come.
     pub(crate) fn takes_rows_of(&self, other: &Self) -> bool {
-        if self.is_declared_as(other) {
+        self.takes_values_for(&other.declared) && self.rules().distribution == other.rules().distribution
+    }
+
+    /// What a statement makes rows for.
+    pub fn declaration(&self) -> Declaration {
+        Declaration(self.declared.clone())
+    }
+
+    /// Whether a statement that was planned for a declaration may have rows come here and go: columns, conditions, what
+    /// is generated and triggers are the same, and, for rows in segments, fragments.
+    pub fn takes_rows_for(&self, planned: &Declaration, in_segments: bool) -> bool {
+        let Declaration(planned) = planned;
+        self.declared.id == planned.id
+            || self.takes_values_for(planned)
+                && self.rules().triggers == planned.rules.triggers
+                && (!in_segments || self.rules().distribution == planned.rules.distribution)
+    }
+
+    fn takes_values_for(&self, other: &Declared) -> bool {
+        if self.declared.id == other.id {
             return true;
         }
-        let (own, others) = (self.rules(), other.rules());
+        let (own, others) = (self.rules(), &other.rules);
         let checks = |rules: &TableRules| {
             rules.checks.iter().map(|check| (check.name.clone(), check.condition.clone())).collect::<Vec<_>>()
         };
-        self.columns().ids == other.columns().ids
-            && self.schema() == other.schema()
-            && self.origin() == other.origin()
+        self.columns().ids == other.columns.ids
+            && *self.schema() == other.schema
+            && self.origin() == other.origin
             && own.generated == others.generated
-            && own.distribution == others.distribution
             && checks(own) == checks(others)
     }
 

@@ -32,7 +32,7 @@ use crate::journal::{Entry, LogPosition, Staged};
 use crate::locks::{LockMark, LockOwner};
 use crate::moved::{MovedMark, MovedRows};
 use crate::pieces::{Piece, PieceRows, conflict};
-use crate::references::{self, ChangedTable, Followed};
+use crate::references::{self, ChangedTable, Followed, ReferredVersions, note_referred};
 use crate::rules::Deferral;
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
@@ -53,6 +53,8 @@ pub struct Transaction {
     deferred: Arc<Mutex<DeferredConstraints>>,
     moved: Arc<Mutex<MovedRows>>,
     reads: Arc<Mutex<HashSet<TableId>>>,
+    /// What its new and altered tables refer to, as it was when that began.
+    referred: Mutex<ReferredVersions>,
 }
 
 impl Drop for Transaction {
@@ -111,7 +113,8 @@ impl Transaction {
             moved: moved.clone(),
             reads: reads.clone(),
         };
-        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, sees_start, deferred, moved, reads }
+        let (own, referred) = (Arc::new(base.fork(now, inside)), Mutex::default());
+        Self { own, base, start, owner, must_see, sees_start, deferred, moved, reads, referred }
     }
 
     /// Whether all its statements see of others what its first one does.
@@ -217,6 +220,8 @@ impl Transaction {
         let deferred = self.deferred.lock();
         let changes = differences(&start, &self.own.snapshot().0)?;
         let renumbered = self.moved.lock().renumbered(&changes, &start, &now);
+        let mut referred = self.referred.lock();
+        changes.iter().filter_map(Carried::put).for_each(|put| note_referred(&start, put, &mut referred));
         for change in changes {
             self.base.carry(&mut root, change, true, Some(&deferred), &mut changed)?;
         }
@@ -253,7 +258,9 @@ impl Transaction {
             };
         }
         let changes = differences(&start, &own)?;
-        let position = self.base.append_all(changes, true, |now| {
+        let mut referred = self.referred.lock();
+        changes.iter().filter_map(Carried::put).for_each(|put| note_referred(&start, put, &mut referred));
+        let position = self.base.append_all(changes, Some(&*referred), |now| {
             if serializable && !Arc::ptr_eq(&*start, now) && !self.reads_are_current(&start, now) {
                 let error =
                     Error::input("could not serialize access due to read/write dependencies among transactions");
@@ -452,18 +459,19 @@ fn gone_from(pieces: &[Piece], is: &NativeTable) -> Result<Vec<i64>> {
 impl Catalog {
     /// Applies all changes of a statement, as one, with what follows from them in tables that refer to each other.
     pub(crate) fn commit_all(&self, changes: Vec<Carried>) -> Result<()> {
-        let position = self.append_all(changes, false, |_| Ok(()))?;
+        let position = self.append_all(changes, None, |_| Ok(()))?;
         self.settle(position)
     }
 
     /// The first half of that: the changes are in the log, and may still be lost. `check` looks at the names before.
-    /// `is_carried` says that the changes were made before, in a transaction.
+    /// If they were made in a transaction before, `carried` has the versions that it saw of what its tables refer to.
     fn append_all(
         &self,
         changes: Vec<Carried>,
-        is_carried: bool,
+        carried: Option<&ReferredVersions>,
         check: impl FnOnce(&Arc<Root>) -> Result<()>,
     ) -> Result<LogPosition> {
+        let is_carried = carried.is_some();
         // Nobody makes the next version of a table meanwhile.
         let changed = changes.iter().filter_map(|change| match change {
             Carried::Rows(object, _) => Some(object.clone()),
@@ -484,6 +492,7 @@ impl Catalog {
         let writing = changed.iter().map(|object| object.writer.lock()).collect::<Vec<_>>();
         let (position, before) = self.append(staged, |root| {
             check(root)?;
+            let before = root.clone();
             let (mut told, mut entries) = (Vec::new(), Vec::new());
             let mut changed = VecDeque::new();
             let deferred = self.deferred();
@@ -514,6 +523,9 @@ impl Catalog {
             }
             followed.iter().try_for_each(|table| references::came_well(root, table, deferred))?;
             put.iter().try_for_each(|put| references::put_well(root, put, deferred))?;
+            if let Some(known) = carried {
+                put.iter().try_for_each(|put| references::refers_still(root, &before, known, put))?;
+            }
             self.note_changed(&followed);
             Ok((told, entries))
         })?;
@@ -724,7 +736,7 @@ mod tests {
     /// Replaces the row of a number.
     fn replace(on: &Catalog, by: LockOwner, table: &ObjectRef, row: i64, value: i64) -> Result<()> {
         let (deleted, inserted) = (vec![row], vec![NewRows::Memory(batch(&[value]))]);
-        let _locked = on.lock_change(by, table, &deleted, &inserted)?;
+        let _locked = on.lock_change(by, table, None, &deleted, &inserted)?;
         let memory = QueryMemory::unbounded().reservation("a table in memory");
         on.change(table, RowChange { deleted, inserted, memory, pairs: 0 })
     }

@@ -18,6 +18,41 @@ pub enum TriggerEvent {
     Truncate,
 }
 
+/// In which sessions a trigger runs. All of them have the role `origin` here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerState {
+    /// In those of the role `origin`: ENABLE.
+    Origin,
+    /// In all: ENABLE ALWAYS.
+    Always,
+    /// In those of the role `replica`: ENABLE REPLICA.
+    Replica,
+    /// In none: DISABLE.
+    Disabled,
+}
+
+impl TriggerState {
+    /// The letter in `pg_trigger`.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::Origin => "O",
+            Self::Always => "A",
+            Self::Replica => "R",
+            Self::Disabled => "D",
+        }
+    }
+
+    /// What ALTER TABLE says in front of TRIGGER to have it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Origin => "ENABLE",
+            Self::Always => "ENABLE ALWAYS",
+            Self::Replica => "ENABLE REPLICA",
+            Self::Disabled => "DISABLE",
+        }
+    }
+}
+
 /// A trigger of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
@@ -37,8 +72,8 @@ pub struct Trigger {
     pub function: RelationName,
     /// What the function gets beside the rows.
     pub arguments: Vec<String>,
-    /// Whether it runs at all.
-    pub is_enabled: bool,
+    /// In which sessions it runs.
+    pub state: TriggerState,
     /// What it calls the rows that a statement has changed or taken away, as they were, and as a table.
     pub old_rows: Option<String>,
     /// What it calls those that came or have changed.
@@ -62,9 +97,14 @@ impl Trigger {
         self.constraint.is_some_and(|deferral| deferral != Deferral::Never)
     }
 
+    /// Whether it runs at all.
+    pub fn is_enabled(&self) -> bool {
+        matches!(self.state, TriggerState::Origin | TriggerState::Always)
+    }
+
     /// Whether it may give rows other values than a statement does.
     pub fn changes_rows(&self) -> bool {
-        self.is_before && self.is_row && self.is_enabled
+        self.is_before && self.is_row && self.is_enabled()
     }
 }
 
@@ -84,7 +124,9 @@ impl Trigger {
         let flags = [
             (self.is_before, "before"),
             (self.is_row, "row"),
-            (self.is_enabled, "enabled"),
+            (self.is_enabled(), "enabled"),
+            (self.state == TriggerState::Always, "always"),
+            (self.state == TriggerState::Replica, "replica"),
             (self.is_instead, "instead"),
             (self.constraint.is_some(), "constraint"),
             (self.is_deferrable(), "deferrable"),
@@ -128,6 +170,12 @@ impl Trigger {
             (true, false) => Deferral::Immediate,
             (false, false) => Deferral::Never,
         });
+        let state = match (has("enabled"), has("always"), has("replica")) {
+            (true, true, _) => TriggerState::Always,
+            (true, false, _) => TriggerState::Origin,
+            (false, _, true) => TriggerState::Replica,
+            (false, _, false) => TriggerState::Disabled,
+        };
         let mut arguments = arguments.split(WITHIN).map(str::to_owned).collect::<Vec<_>>();
         arguments.pop();
         Ok(Self {
@@ -135,7 +183,7 @@ impl Trigger {
             is_before: has("before"),
             is_instead: has("instead"),
             is_row: has("row"),
-            is_enabled: has("enabled"),
+            state,
             events: events.split('\u{14}').map(event).collect::<Result<_>>()?,
             when: (!when.is_empty()).then(|| (*when).to_owned()),
             function: RelationName::new(*schema, *function),
@@ -221,7 +269,7 @@ mod tests {
             when: Some("new.a > 1".into()),
             function: RelationName::of_routine("public", "f", Some("")),
             arguments: vec![String::new(), "it's".into()],
-            is_enabled: false,
+            state: TriggerState::Disabled,
             old_rows: None,
             new_rows: None,
             constraint: None,
@@ -234,6 +282,11 @@ mod tests {
         );
         let plain = Trigger { events: vec![TriggerEvent::Update(vec![])], when: None, arguments: vec![], ..trigger };
         assert_eq!(Trigger::decoded(&plain.encoded()).unwrap(), plain);
+        for state in [TriggerState::Origin, TriggerState::Always, TriggerState::Replica] {
+            let own = Trigger { state, ..plain.clone() };
+            assert_eq!(Trigger::decoded(&own.encoded()).unwrap(), own);
+            assert_eq!(own.is_enabled(), state != TriggerState::Replica);
+        }
         let behind = Trigger {
             is_before: false,
             is_row: false,

@@ -449,6 +449,46 @@ fn a_definition_changes_when_those_who_change_rows_have_ended() {
     assert!(codes == [Some("40P01"), None] || codes == [None, Some("40P01")], "{codes:?}");
 }
 
+#[test]
+fn rows_that_come_while_a_table_is_altered_are_rows_of_what_it_is_then() {
+    let database = Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap();
+    let [one, two] = [(); 2].map(|()| database.session());
+    run(&one, "CREATE TABLE t (a INT, b INT)");
+    let done = |session: &Session, sql: &str| {
+        let done = session.execute(sql).and_then(|result| result.collect());
+        done.err().map(|error| error.code().unwrap_or_default())
+    };
+    for round in 0..20 {
+        // Either the row is there first, and the condition is refused, or the other way around.
+        let insert = format!("INSERT INTO t SELECT count(*), {round} FROM generate_series(1, 200000) AS g WHERE g > 0");
+        let add = format!("ALTER TABLE t ADD CONSTRAINT c{round} CHECK (b <> {round})");
+        let codes = std::thread::scope(|scope| {
+            let other = scope.spawn(|| done(&two, &insert));
+            std::thread::sleep(std::time::Duration::from_millis(round % 4));
+            [done(&one, &add), other.join().unwrap()]
+        });
+        assert!(codes == [Some("23514"), None] || codes == [None, Some("23514")], "{round}: {codes:?}");
+        let there = number(&one, &format!("SELECT count(*) FROM t WHERE b = {round}"));
+        assert_eq!(there, i64::from(codes[1].is_none()), "{round}");
+        // Columns that come and go hinder nobody.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                run(&two, "ALTER TABLE t ADD COLUMN c INT DEFAULT 7");
+                run(&two, "ALTER TABLE t DROP COLUMN c, ADD COLUMN d TEXT");
+                run(&two, "ALTER TABLE t DROP COLUMN d");
+            });
+            for _ in 0..10 {
+                run(&one, "INSERT INTO t (a, b) VALUES (-1, -1)");
+                run(&one, "UPDATE t SET a = a - 1 WHERE b = -1");
+            }
+        });
+    }
+    assert_eq!(number(&one, "SELECT count(*) FROM t WHERE b = -1"), 200);
+    assert_eq!(number(&one, "SELECT count(*) FROM t WHERE b = -1 AND a < -1"), 200);
+    run(&one, "DELETE FROM t WHERE b >= 0");
+    assert_eq!(number(&one, "SELECT count(*) FROM t"), 200);
+}
+
 /// What is granted, in the words of statements.
 fn authority_of(database: &Database) -> String {
     let session = database.session();
@@ -588,10 +628,14 @@ fn triggers_are_kept_and_copied() {
         "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.b := TG_ARGV[0] || NEW.a; RETURN NEW; END $$",
         "CREATE TRIGGER one BEFORE INSERT OR UPDATE OF a ON t FOR EACH ROW WHEN (NEW.a > 1) EXECUTE FUNCTION f('it''s ')",
         "CREATE TRIGGER two BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f('two')",
+        "CREATE TRIGGER three BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f('three')",
         "ALTER TABLE t DISABLE TRIGGER two",
+        "ALTER TABLE t ENABLE REPLICA TRIGGER three",
+        "ALTER TABLE t ENABLE ALWAYS TRIGGER one",
         "BEGIN",
         "DROP TRIGGER one ON t",
         "ROLLBACK",
+        "ALTER FUNCTION f() RENAME TO g",
         "INSERT INTO t VALUES (1, 'x'), (2, 'y')",
     ] {
         run(&session, sql);
@@ -601,20 +645,23 @@ fn triggers_are_kept_and_copied() {
         run(&session, "INSERT INTO t VALUES (3, 'z')");
         let count = number(&session, "SELECT count(*) FROM t WHERE b IN ('x', 'it''s 2', 'it''s 3')");
         run(&session, "DELETE FROM t WHERE a = 3");
-        (count, number(&session, "SELECT count(*) FROM pg_trigger WHERE tgenabled = 'D'"))
+        let called = "SELECT count(*) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE p.proname = 'g'";
+        let called = number(&session, called);
+        let letters = "SELECT count(*) FROM pg_trigger WHERE tgname || tgenabled IN ('oneA', 'twoD', 'threeR')";
+        (count, called, number(&session, letters))
     };
-    assert_eq!(state(&database), (3, 1));
+    assert_eq!(state(&database), (3, 3, 3));
     let export = folder.path().join("export");
     run(&session, &format!("EXPORT DATABASE '{}'", export.display()));
     drop((session, database));
     let database = open(&path);
-    assert_eq!(state(&database), (3, 1));
+    assert_eq!(state(&database), (3, 3, 3));
     database.checkpoint().unwrap();
     drop(database);
-    assert_eq!(state(&open(&path)), (3, 1));
+    assert_eq!(state(&open(&path)), (3, 3, 3));
     let other = open(&folder.path().join("other"));
     run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
-    assert_eq!(state(&other), (3, 1));
+    assert_eq!(state(&other), (3, 3, 3));
 }
 
 #[test]

@@ -246,3 +246,74 @@ fn serializable_transactions_fail_only_for_what_they_have_read() {
     run(&one, "COMMIT");
     assert_eq!(outcome(&two, "COMMIT"), "40001");
 }
+
+#[test]
+fn what_a_table_of_a_transaction_refers_to_is_there_when_that_ends() {
+    let database = database();
+    let [one, two] = [(); 2].map(|()| database.session());
+    let made = ["CREATE TABLE c (p INT REFERENCES p)", "INSERT INTO c VALUES (1)"];
+    let altered = ["ALTER TABLE old ADD FOREIGN KEY (p) REFERENCES p", "INSERT INTO other VALUES (1)"];
+    let unproven = ["ALTER TABLE old ADD FOREIGN KEY (p) REFERENCES p NOT VALID", "INSERT INTO other VALUES (1)"];
+    let late = ["CREATE TABLE c (p INT REFERENCES p INITIALLY DEFERRED)", "INSERT INTO c VALUES (1)"];
+    // What the first does, what the second does before its end, and how it ends.
+    for (first, second, end) in [
+        (made, "DELETE FROM p", "23503"),
+        (made, "UPDATE p SET id = 7 WHERE id = 1", "23503"),
+        (made, "TRUNCATE p", "23503"),
+        (made, "DELETE FROM p WHERE id = 2", ""),
+        (made, "INSERT INTO p VALUES (3)", ""),
+        (made, "ALTER TABLE p RENAME TO q", ""),
+        (made, "ALTER TABLE p DROP CONSTRAINT p_pkey", "40001"),
+        (made, "DROP TABLE p", "40001"),
+        (late, "DELETE FROM p", "23503"),
+        (altered, "DELETE FROM p", "23503"),
+        (altered, "DELETE FROM p WHERE id = 2", ""),
+        (altered, "DROP TABLE p", "40001"),
+        (unproven, "DELETE FROM p", ""),
+    ] {
+        run(&one, "DROP TABLE IF EXISTS c, old, other, p, q");
+        run(&one, "CREATE TABLE p (id INT PRIMARY KEY)");
+        run(&one, "CREATE TABLE old (p INT)");
+        run(&one, "CREATE TABLE other (a INT)");
+        run(&one, "INSERT INTO p VALUES (1), (2)");
+        run(&one, "INSERT INTO old VALUES (1)");
+        run(&one, "BEGIN");
+        first.iter().for_each(|sql| run(&one, sql));
+        run(&two, second);
+        // Whether it sees what others have done meanwhile makes no difference.
+        run(&one, "SELECT count(*) FROM other");
+        run(&one, "INSERT INTO other VALUES (2)");
+        assert_eq!(outcome(&one, "COMMIT"), end, "{first:?}; {second}");
+        let references = number(&one, "SELECT count(*) FROM pg_constraint WHERE contype = 'f'");
+        assert_eq!(references, i64::from(end.is_empty()), "{first:?}; {second}");
+        assert_eq!(number(&one, "SELECT count(*) FROM old"), 1);
+    }
+}
+
+#[test]
+fn nobody_is_granted_what_a_role_that_has_gone_had() {
+    let database = database();
+    let [one, two] = [(); 2].map(|()| database.session());
+    run(&one, "CREATE TABLE t (a INT)");
+    run(&one, "CREATE ROLE other");
+    let grants = ["GRANT SELECT ON t TO r", "ALTER TABLE t OWNER TO r", "GRANT r TO other"];
+    for grant in grants {
+        for (first, second) in [(grant, "DROP ROLE r"), ("DROP ROLE r", grant)] {
+            run(&one, "CREATE ROLE r");
+            run(&one, "BEGIN");
+            run(&one, first);
+            run(&two, second);
+            assert_eq!(outcome(&one, "COMMIT"), "40001", "{first}; {second}");
+            run(&one, "ALTER TABLE t OWNER TO diligence");
+            run(&one, "REVOKE ALL ON t FROM other");
+            assert_eq!(outcome(&one, "DROP OWNED BY r"), if second == grant { "" } else { "42704" }, "{first}");
+            assert_eq!(outcome(&one, "DROP ROLE r"), if second == grant { "" } else { "42704" }, "{first}");
+        }
+    }
+    run(&one, "CREATE ROLE r");
+    run(&one, "BEGIN");
+    run(&one, "GRANT SELECT ON t TO r");
+    run(&two, "DROP ROLE other");
+    run(&one, "COMMIT");
+    assert_eq!(number(&one, "SELECT count(*) FROM pg_roles WHERE rolname IN ('r', 'other')"), 1);
+}

@@ -2,18 +2,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Authority;
+use super::{Authority, Grant};
 
 impl Authority {
-    /// What has become of `before` in `after`, done to this one; `None` if others have changed the same.
+    /// What has become of `before` in `after`, done to this one; `None` if others have changed the same, or one has
+    /// dropped a role to which the other gives something.
     pub(crate) fn merged(&self, before: &Self, after: &Self) -> Option<Self> {
-        Some(Self {
+        let both = Self {
             roles: merged(&self.roles, &before.roles, &after.roles)?,
             subjects: merged(&self.subjects, &before.subjects, &after.subjects)?,
             defaults: merged(&self.defaults, &before.defaults, &after.defaults)?,
             comments: merged(&self.comments, &before.comments, &after.comments)?,
             settings: merged(&self.settings, &before.settings, &after.settings)?,
-        })
+        };
+        let known = before.roles.keys().chain(self.roles.keys()).chain(after.roles.keys());
+        let is_missed = known.filter(|role| !both.roles.contains_key(*role)).any(|role| both.names(role));
+        (!is_missed).then_some(both)
+    }
+
+    /// Whether a role owns something, has been granted something, has granted it, or has members.
+    fn names(&self, role: &str) -> bool {
+        let is_of_it = |grant: &Grant| grant.grantee == role || grant.grantor == role;
+        let owns = |owner: Option<&str>| owner == Some(role);
+        let mut subjects = self.subjects.values();
+        subjects.any(|known| owns(known.owner.as_deref()) || known.grants.iter().flatten().any(is_of_it))
+            || self.defaults.iter().any(|(of, known)| of.role == role || known.grants.iter().flatten().any(is_of_it))
+            || self.roles.values().any(|known| known.member_of.contains_key(role))
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             trigger.name.as_str().into(),
             function.into(),
             Cell::Number(bits(trigger)),
-            if trigger.is_enabled { "O" } else { "D" }.into(),
+            trigger.state.letter().into(),
             false.into(),
             zero(),
             zero(),

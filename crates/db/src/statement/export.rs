@@ -20,7 +20,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Identity, KeyKind};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{
-    DEFAULT_SCHEMA, DomainDefinition, Isolation, NativeTable, Object, Relation, RelationName, View,
+    DEFAULT_SCHEMA, DomainDefinition, Isolation, NativeTable, Object, Relation, RelationName, TriggerState, View,
 };
 use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
@@ -205,8 +205,9 @@ impl<'a> Exported<'a> {
             let name = qualified(&object.name);
             for trigger in object.relation.triggers() {
                 let _ = writeln!(self.last, "{};", trigger.definition(&name));
-                if !trigger.is_enabled {
-                    let _ = writeln!(self.last, "ALTER TABLE {name} DISABLE TRIGGER {};", quoted(&trigger.name));
+                if trigger.state != TriggerState::Origin {
+                    let (words, trigger) = (trigger.state.words(), quoted(&trigger.name));
+                    let _ = writeln!(self.last, "ALTER TABLE {name} {words} TRIGGER {trigger};");
                 }
             }
         }

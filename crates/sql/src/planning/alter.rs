@@ -325,6 +325,11 @@ impl Around<'_> {
         }
         let mut declaration = altered.declaration;
         self.settle_indexes(&mut declaration)?;
+        let names = declaration.fields.iter().map(|field| field.name().clone());
+        let is_other = |(name, from): &(String, &From)| {
+            matches!(from, From::Value(_)) || declaration.rules.generated.contains_key(name)
+        };
+        let other_values = names.zip(&altered.from).filter(is_other).map(|(name, _)| name).collect();
         // Values of columns that are generated or count come from the query; a generated column is computed anew.
         let plain = |target: Target| Target { is_always: false, ..target };
         let all = declaration.targets()?.into_iter().map(plain).collect::<Vec<_>>();
@@ -368,7 +373,7 @@ impl Around<'_> {
             sequences: declaration.sequences,
         };
         let (table, built_on) = (object.reference(), object.version);
-        let writer = self.memory_writer(NativeTarget::Rewrite { table, built_on, new, layout });
+        let writer = self.memory_writer(NativeTarget::Rewrite { table, built_on, new, layout, changed: other_values });
         Ok(BoundStatement::Write { tag: "ALTER TABLE", rows: bound.rows, writer, returning: None, again: None })
     }
 

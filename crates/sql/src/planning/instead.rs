@@ -48,7 +48,7 @@ impl Around<'_> {
         let relation = self.relation_name(name)?;
         let Some(Resolved::Object(object)) = self.at.snapshot.get(&relation) else { return Ok(None) };
         let is_one = |trigger: &diligence_catalog::Trigger| {
-            trigger.is_instead && trigger.is_enabled && operation.is_meant_by(trigger)
+            trigger.is_instead && trigger.is_enabled() && operation.is_meant_by(trigger)
         };
         let is_view = matches!(object.relation, Relation::View(_));
         Ok((is_view && object.relation.triggers().iter().any(is_one)).then_some(object))

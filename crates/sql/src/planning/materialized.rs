@@ -130,7 +130,7 @@ impl Around<'_> {
             sequences: vec![],
         };
         let (table, built_on) = (object.reference(), object.version);
-        let writer = self.memory_writer(NativeTarget::Rewrite { table, built_on, new, layout });
+        let writer = self.memory_writer(NativeTarget::Rewrite { table, built_on, new, layout, changed: vec![] });
         Ok(BoundStatement::Write { tag: "REFRESH MATERIALIZED VIEW", rows, writer, returning: None, again: None })
     }
 }

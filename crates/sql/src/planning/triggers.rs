@@ -9,7 +9,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Privilege, Topic};
 use diligence_catalog::rules::{Deferral, ReferenceAction};
-use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
+use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent, TriggerState};
 use diligence_types::SqlType;
 use sqlparser::ast;
 
@@ -142,7 +142,7 @@ impl Around<'_> {
             when,
             function,
             arguments,
-            is_enabled: true,
+            state: TriggerState::Origin,
             old_rows,
             new_rows,
             constraint,
@@ -288,7 +288,12 @@ impl Around<'_> {
         if !enables {
             words.expect(&["disable"])?;
         }
-        let _ = words.take(&["always"]) || words.take(&["replica"]);
+        let state = match enables {
+            false => TriggerState::Disabled,
+            true if words.take(&["always"]) => TriggerState::Always,
+            true if words.take(&["replica"]) => TriggerState::Replica,
+            true => TriggerState::Origin,
+        };
         words.expect(&["trigger"])?;
         let (name, is_quoted) = words.name()?;
         words.end()?;
@@ -306,7 +311,7 @@ impl Around<'_> {
             return Err(no_trigger(&name, &table));
         }
         for trigger in triggers.iter_mut().filter(|trigger| all || trigger.name == name) {
-            trigger.is_enabled = enables;
+            trigger.state = state;
         }
         if let Relation::Native(native) = &object.relation
             && all
@@ -353,7 +358,7 @@ impl Around<'_> {
     ) -> Result<Option<Triggers>> {
         let columns = columns_of(object)?;
         let mut fired = Vec::new();
-        for trigger in object.relation.triggers().iter().filter(|trigger| trigger.is_enabled) {
+        for trigger in object.relation.triggers().iter().filter(|trigger| trigger.is_enabled()) {
             fired.extend(self.fired(trigger, &columns, operations.clone(), assigned)?);
         }
         if fired.is_empty() && !is_needed {

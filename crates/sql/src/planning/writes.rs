@@ -309,7 +309,15 @@ impl Around<'_> {
     pub(super) fn memory_writer(&self, target: NativeTarget) -> Arc<NativeWriter> {
         let planner = self.planner;
         let (tables, catalogs) = (planner.options.tables.clone(), planner.catalogs());
-        let writer = NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner());
+        let object = match &target {
+            NativeTarget::Change { table, .. } => self.at.snapshot.catalog.get(&table.name),
+            NativeTarget::Create(_) | NativeTarget::Rewrite { .. } => None,
+        };
+        let planned = object.and_then(|object| match &object.relation {
+            Relation::Native(table) => Some(&**table),
+            _ => None,
+        });
+        let writer = NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner()).planned_for(planned);
         Arc::new(writer.made_by(catalogs.maker()))
     }
 

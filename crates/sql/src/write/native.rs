@@ -20,8 +20,8 @@ use diligence_catalog::locks::LockOwner;
 use diligence_catalog::rules::{RowFunction, TableRules};
 use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
-    Catalog, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange, TableAlteration,
-    failing_row,
+    Catalog, Declaration, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
+    TableAlteration, failing_row,
 };
 use diligence_engine::batch::bytes_needed;
 use diligence_memory::{QueryMemory, Reservation};
@@ -60,6 +60,8 @@ pub struct NativeWriter {
     returned: Arc<Returned>,
     /// Whether it is one of several of a statement: rows that another one has taken away are left alone.
     is_part: bool,
+    /// What the table was declared as when the statement was planned.
+    planned: Option<Declaration>,
 }
 
 /// Which table takes the rows.
@@ -77,6 +79,8 @@ pub(crate) enum NativeTarget {
         new: NewTable,
         /// The rows' columns.
         layout: Layout,
+        /// The names of those that have other values in rows that were there.
+        changed: Vec<String>,
     },
     /// INSERT, UPDATE, DELETE and MERGE.
     Change {
@@ -310,7 +314,13 @@ pub(crate) struct NewTable {
 
 impl NativeWriter {
     pub(crate) fn new(target: NativeTarget, memory: QueryMemory, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
-        Self { target, memory, catalog, owner, maker: None, triggers: None, returned: Arc::default(), is_part: false }
+        let (returned, is_part) = (Arc::default(), false);
+        Self { target, memory, catalog, owner, maker: None, triggers: None, returned, is_part, planned: None }
+    }
+
+    /// The same for a statement that was planned for this table.
+    pub(crate) fn planned_for(self, table: Option<&NativeTable>) -> Self {
+        Self { planned: table.map(NativeTable::declaration), ..self }
     }
 
     /// The same for a table that calls these.
@@ -462,6 +472,13 @@ impl NativeRows {
 }
 
 impl NativeOperation {
+    /// What a table was declared as when the statement was planned, if it is the one that the statement changes.
+    fn planned(&self, table: &ObjectRef) -> Option<&Declaration> {
+        let is_changed =
+            matches!(&self.writer.target, NativeTarget::Change { table: changed, .. } if changed.id == table.id);
+        self.writer.planned.as_ref().filter(|_| is_changed)
+    }
+
     /// Rows as the table has them.
     fn values(&self, load: &Load, batch: RecordBatch) -> Result<RecordBatch> {
         let values = match &self.writer.target {
@@ -487,11 +504,11 @@ impl NativeOperation {
                     made => made.map(|()| count),
                 }
             }
-            NativeTarget::Rewrite { table, built_on, new, layout } => {
+            NativeTarget::Rewrite { table, built_on, new, layout, changed } => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
                 let next = self.made(new, all(values), memory)?;
                 let _locked = catalog.lock_definitions(self.writer.owner, std::iter::once(table))?;
-                catalog.rewrite(table, *built_on, next, new.sequences.clone(), count)?;
+                catalog.rewrite(table, *built_on, next, changed, (new.sequences.clone(), count))?;
                 Ok(count)
             }
             NativeTarget::Change { table, layout, way: way @ (ChangeWay::Insert { .. } | ChangeWay::InsertNew(_)) }
@@ -510,7 +527,7 @@ impl NativeOperation {
                     self.give_back(returned);
                     return Ok(count);
                 }
-                let _locked = catalog.lock_change(self.writer.owner, table, &[], &rows)?;
+                let _locked = catalog.lock_change(self.writer.owner, table, self.planned(table), &[], &rows)?;
                 catalog.insert(table, &rows, memory, *replace)?;
                 self.give_back(returned);
                 Ok(count)
@@ -546,7 +563,8 @@ impl NativeOperation {
             ChangeWay::InsertNew(keys) => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
                 keep(&mut memory, &values);
-                let _locked = catalog.lock_change(self.writer.owner, table, &[], &as_new(&values))?;
+                let (owner, planned) = (self.writer.owner, self.planned(table));
+                let _locked = catalog.lock_change(owner, table, planned, &[], &as_new(&values))?;
                 let new = catalog.insert_new(table, &values, memory, keys)?;
                 let count = new.iter().map(|new| new.true_count() as u64).sum();
                 let returned = returned.zip(&new).map(|(rows, new)| filter_record_batch(&rows, new));
@@ -681,7 +699,7 @@ impl NativeOperation {
         if count > 0 {
             let NativeWriter { catalog, owner, .. } = &self.writer;
             let inserted = as_new(&inserted);
-            let _locked = catalog.lock_change(*owner, table, &deleted, &inserted)?;
+            let _locked = catalog.lock_change(*owner, table, self.planned(table), &deleted, &inserted)?;
             catalog.change(table, RowChange { deleted, inserted, memory, pairs })?;
         }
         let returned = returned.zip(&done).map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));

@@ -43,6 +43,10 @@ impl Load {
             NativeTarget::Change { table, way: ChangeWay::Insert { .. }, .. } => {
                 let object = writer.catalog.snapshot().get(&table.name).filter(|now| now.id == table.id)?.clone();
                 let Relation::Native(rows) = &object.relation else { return None };
+                // Altered since the statement was planned: its rows will not come.
+                if writer.planned.as_ref().is_some_and(|planned| !rows.takes_rows_for(planned, true)) {
+                    return None;
+                }
                 let (columns, ids) = (rows.schema().clone(), rows.columns().ids.clone());
                 Self { row_store, name: table.name.clone(), columns, ids, table: Some(rows.clone()) }
             }

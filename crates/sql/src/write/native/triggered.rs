@@ -86,6 +86,16 @@ struct Prepared {
 }
 
 impl Prepared {
+    /// Fails with code 27000 if what ran before the change has itself changed one of the rows that were there.
+    fn are_there(&self, triggers: &Triggers, table: &ObjectRef) -> Result<()> {
+        if triggers.catalog().has_rows(table, self.updated.iter().chain(&self.removed)) {
+            return Ok(());
+        }
+        let message = "tuple to be updated was already modified by an operation triggered by the current command";
+        let hint = "Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.";
+        Err(Error::value(message).with_code("27000").with_hint(hint))
+    }
+
     /// Adds rows and runs what is before them. Where something runs before changes of several kinds, it runs row by
     /// row. Nothing runs any more before rows that come, if they are `proposed`.
     fn add(
@@ -207,7 +217,7 @@ impl NativeOperation {
         let (catalog, owner) = (triggers.catalog(), self.writer.owner);
         if rows.iter().any(|rows| rows.num_rows() > 0) || matches!(way, ChangeWay::Insert { replace: true }) {
             let inserted = as_new(&rows);
-            let _locked = catalog.lock_change(owner, table, &[], &inserted)?;
+            let _locked = catalog.lock_change(owner, table, self.planned(table), &[], &inserted)?;
             match way {
                 ChangeWay::InsertNew(keys) => {
                     let new = catalog.insert_new(table, &rows, memory, keys)?;
@@ -254,6 +264,7 @@ impl NativeOperation {
         let returned = returned.collect::<Result<Vec<_>>>()?;
         let mut prepared = Prepared::default();
         prepared.add(triggers, table, steps, has_values, false)?;
+        prepared.are_there(triggers, table)?;
         self.apply_prepared(triggers, table, prepared, memory, returned)
     }
 
@@ -287,6 +298,7 @@ impl NativeOperation {
                 prepared.add(triggers, table, steps, true, true)?;
             }
         }
+        prepared.are_there(triggers, table)?;
         self.apply_prepared(triggers, table, prepared, memory, vec![])
     }
 
@@ -340,7 +352,8 @@ impl NativeOperation {
 
     /// Changes rows. What refers to them follows at once, or is to be asked for if that is given.
     fn changed_alone(&self, catalog: &Catalog, table: &ObjectRef, change: RowChange) -> Result<Option<LedChange>> {
-        let _locked = catalog.lock_change(self.writer.owner, table, &change.deleted, &change.inserted)?;
+        let (owner, planned) = (self.writer.owner, self.planned(table));
+        let _locked = catalog.lock_change(owner, table, planned, &change.deleted, &change.inserted)?;
         let follows = self.writer.triggers.as_ref().is_some_and(|triggers| !triggers.followers.is_empty());
         match follows {
             true => catalog.change_alone(table, change).map(Some),
