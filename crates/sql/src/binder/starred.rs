@@ -115,7 +115,7 @@ impl Binder<'_> {
             let names = table.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
             let own = match level.names.source(&names) {
                 Some(source) => Some(source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()),
-                None => self.fields_of(&names, level),
+                None => self.names_of_fields(&names, level),
             };
             let own = own
                 .ok_or_else(|| Error::input(format!("no table or alias is named '{table}' here")).with_code("42P01"))?;
@@ -154,7 +154,7 @@ impl Binder<'_> {
     }
 
     /// The names of the fields of a struct that is a column: `COLUMNS(s.*)`. `None` of anything else.
-    fn fields_of(&self, names: &[Ident], level: &Level<'_>) -> Option<Vec<String>> {
+    fn names_of_fields(&self, names: &[Ident], level: &Level<'_>) -> Option<Vec<String>> {
         let column = match names {
             [name] => Expr::Identifier(name.clone()),
             names => Expr::CompoundIdentifier(names.to_vec()),
