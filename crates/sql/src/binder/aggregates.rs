@@ -146,7 +146,9 @@ impl Binder<'_> {
             return Ok((name, parts));
         }
         if name == "list" {
-            return Ok(("array_agg", parts));
+            // PostgreSQL's arrays of arrays have one length; lists of lists have any.
+            let of_lists = matches!(parts.arguments.as_slice(), [list] if list.sql_type().element().is_some());
+            return Ok((if of_lists { name } else { "array_agg" }, parts));
         }
         if name == "any_value" {
             if let Some(value) = parts.arguments.first().filter(|value| value.nullable()) {
@@ -492,6 +494,11 @@ impl Binder<'_> {
         });
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         match (name, arguments.as_slice()) {
+            ("avg", [moment])
+                if matches!(moment.sql_type(), SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz) =>
+            {
+                self.mean_moment(moment.clone(), &parts, place)
+            }
             ("avg", [_]) => {
                 let sum = self.plain("sum", arguments.clone(), &parts, place)?;
                 let count = self.plain("count", arguments, &parts, place)?;

@@ -117,8 +117,11 @@ fn declared(name: &str) -> Option<String> {
              FROM pg_namespace ORDER BY 3"
             .to_owned(),
         "duckdb_types" => "SELECT current_database() AS database_name, n.nspname::text AS schema_name, \
-             format_type(t.oid, NULL) AS type_name, \
-             t.oid::bigint AS type_oid, t.typlen::integer AS type_size, t.typcategory::text AS type_category, \
+             CASE WHEN n.nspname::text = 'pg_catalog' OR t.typcategory::text = 'A' THEN format_type(t.oid, NULL) \
+             ELSE t.typname::text END AS type_name, \
+             t.oid::bigint AS type_oid, t.typlen::integer AS type_size, CASE t.typtype::text WHEN 'e' THEN 'ENUM' \
+             WHEN 'c' THEN 'STRUCT' ELSE upper(format_type(CASE t.typtype::text WHEN 'd' THEN t.typbasetype \
+             ELSE t.oid END, NULL)) END AS logical_type, t.typcategory::text AS type_category, \
              n.nspname::text = 'pg_catalog' AS internal, \
              (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid) \
              AS labels FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace ORDER BY 3"

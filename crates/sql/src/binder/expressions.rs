@@ -320,10 +320,12 @@ impl Binder<'_> {
 
     fn null_test(&self, inner: &Expr, is_negated: bool, level: &Level<'_>) -> Result<Scalar> {
         let scalar = self.typed_scalar(inner, level)?;
-        // A row is NULL if all fields are, and not NULL if none is.
-        if let Scalar::Record { fields, .. } = scalar {
-            let tests = fields.into_iter().map(|field| {
-                let test = Scalar::IsNull(Box::new(field));
+        // A row is NULL if all fields are, and not NULL if none is. A struct is a value, whatever is in it.
+        if let Scalar::Record { fields, sql_type: SqlType::Record(kind) } = &scalar
+            && kind.is_row()
+        {
+            let tests = fields.iter().map(|field| {
+                let test = Scalar::IsNull(Box::new(field.clone()));
                 if is_negated { test.negate() } else { test }
             });
             return Ok(Scalar::all(tests));

@@ -7,6 +7,7 @@ use diligence_types::functions::resolve_scalar;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::Ident;
 
+use super::structs::column_targets;
 use super::{Binder, Target, name_place, normalized};
 use crate::algebra::{Constant, Scalar};
 use crate::errors;
@@ -125,12 +126,14 @@ pub(super) fn with_nulls_of(scalar: Scalar, to: &SqlType) -> Scalar {
             let sql_type = first.map_or(sql_type, |first| SqlType::array_of(first.clone()));
             Scalar::Array { elements, sql_type }
         }
-        (Scalar::Record { fields, sql_type: SqlType::Record(own) }, SqlType::Record(wanted))
-            if fields.len() == wanted.len() =>
-        {
+        (Scalar::Record { fields, sql_type: SqlType::Record(own) }, SqlType::Record(_)) => {
             let before = types(&fields);
-            let parts = fields.into_iter().zip(wanted.iter());
-            let fields = parts.map(|(part, wanted)| inside(part, &wanted.sql_type)).collect::<Vec<_>>();
+            let parts = fields.into_iter().zip(column_targets(&own, to));
+            let parts = parts.map(|(part, wanted)| match wanted {
+                Some(wanted) => inside(part, &wanted),
+                None => part,
+            });
+            let fields = parts.collect::<Vec<_>>();
             if before == types(&fields) {
                 return Scalar::Record { fields, sql_type: SqlType::Record(own) };
             }

@@ -36,6 +36,11 @@ impl Binder<'_> {
         let first = arrays.first().map(|(name, _)| name.clone()).unwrap_or_default();
         let mut is_scalar = is_single && !with_ordinality;
         let own_name = NAMED_BY_FUNCTION.contains(&first.as_str()).then(|| first.clone());
+        let has_types = alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some()));
+        // One name for structs: `FROM t, unnest(t.items) AS u(item)` has `item.price`.
+        let names = alias.filter(|_| is_single && !has_types).map_or(0, |alias| alias.columns.len());
+        let has_one_name = names == 1 + usize::from(with_ordinality);
+        let mut whole = Vec::new();
         for (name, array) in arrays {
             // A function's only column has its alias' name.
             let name = match alias {
@@ -44,16 +49,26 @@ impl Binder<'_> {
                 Some(alias) if is_single => normalized(&alias.name),
                 _ => name,
             };
-            let (columns, _) = self.element_columns(&name, &array);
+            let (columns, element) = self.element_columns(&name, &array);
             is_scalar &= columns.len() == 1;
-            shown.extend(columns.iter().cloned());
+            let is_struct = matches!(array.sql_type().element(), Some(SqlType::Record(kind)) if !kind.is_row());
+            if has_one_name && is_struct && first == "unnest" {
+                let column = self.column_for(&name, &element);
+                shown.push(column.clone());
+                whole.push((column, element));
+                is_scalar = false;
+            } else {
+                shown.extend(columns.iter().cloned());
+            }
             items.push(FunctionItem { array, columns });
         }
         let ordinality = with_ordinality.then(|| self.numbers.named("ordinality", SqlType::BigInt, false));
         shown.extend(ordinality.clone());
-        let has_types = alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some()));
         let function = TableFunction { input: Box::new(Relation::one_row()), items, ordinality, keeps_all: false };
         let mut relation = Relation::TableFunction(function);
+        if !whole.is_empty() {
+            relation = relation.mapped(whole);
+        }
         if has_types && let Some(alias) = alias {
             if is_scalar || alias.columns.len() != shown.len() {
                 let message = "a column definition list is only allowed for functions returning \"record\"";

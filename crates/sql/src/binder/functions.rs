@@ -487,9 +487,12 @@ impl Binder<'_> {
             }
             "struct_extract" | "union_extract" => {
                 let [row, field] = two(bound()?).ok_or_else(|| wrong("a struct and the name of a field"))?;
-                let literal = Self::candidate(&field).literal;
-                let field = literal.ok_or_else(|| wrong("the name of a field as a literal"))?;
-                self.field(row, &Ident::with_quote('"', field))?
+                let is_number = matches!(field.sql_type(), SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+                match Self::candidate(&field).literal.filter(|_| !is_number) {
+                    Some(name) => self.field(row, &Ident::with_quote('"', name))?,
+                    None if is_number => self.subscript(row, field)?,
+                    None => return Err(wrong("the name of a field as a literal")),
+                }
             }
             "struct_keys" => {
                 let [row] = one(bound()?).ok_or_else(|| wrong("a struct"))?;

@@ -123,7 +123,12 @@ impl Binder<'_> {
     ) -> Result<Option<Scalar>> {
         let made = match (name, more) {
             ("histogram" | "histogram_exact", [bins]) => {
-                let values = self.collected(first.clone(), parts, place)?;
+                // What is beyond all bins is under infinity, which numerics do not have.
+                let first = match first.sql_type() {
+                    SqlType::Numeric(_) => self.cast(first.clone(), &SqlType::Double, Way::Explicit)?,
+                    _ => first.clone(),
+                };
+                let values = self.collected(first, parts, place)?;
                 let is_exact = Scalar::Constant(Constant::boolean(name == "histogram_exact"));
                 self.call("histogram_in_bins", vec![values, bins.clone(), is_exact])?
             }
@@ -157,6 +162,20 @@ impl Binder<'_> {
             _ => return Ok(None),
         };
         Ok(Some(made))
+    }
+
+    /// The moment in the middle of dates or timestamps: that of the mean of their microseconds.
+    pub(super) fn mean_moment(&self, moment: Scalar, parts: &Call, place: Place<'_>) -> Result<Scalar> {
+        let utc = || Scalar::Constant(Constant::text("UTC"));
+        let has_zone = moment.sql_type() == SqlType::TimestampTz;
+        let moment = match has_zone {
+            true => self.call("timezone", vec![utc(), moment])?,
+            false => self.cast(moment, &SqlType::Timestamp, Way::Explicit)?,
+        };
+        let microseconds = self.call("epoch_us", vec![moment])?;
+        let mean = self.ordered_aggregate("avg", vec![microseconds], parts, place)?;
+        let mean = self.call("make_timestamp", vec![self.cast(mean, &SqlType::BigInt, Way::Explicit)?])?;
+        if has_zone { self.call("timezone", vec![utc(), mean]) } else { Ok(mean) }
     }
 
     /// The array of a group's values.

@@ -76,6 +76,7 @@ mod shown;
 mod shown_types;
 mod sizes;
 mod starred;
+mod structs;
 mod subqueries;
 mod subscripts;
 mod table_numbers;

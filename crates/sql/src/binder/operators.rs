@@ -13,6 +13,7 @@ use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
 use super::common_types::{beside_literals, common_of_values, has_length, has_unknown, is_open_parameter, with_room};
 use super::fields::with_nulls_of;
+use super::structs::column_targets;
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
 
@@ -99,16 +100,13 @@ impl Binder<'_> {
             Scalar::Record { fields, sql_type: from } if has_unknown(&from) => {
                 // What is decided of the target decides the fields; the others are texts: the record is decided then.
                 let to = if has_unknown(to) && *to != SqlType::Unknown { &of_texts(to) } else { to };
-                let targets = match to {
-                    SqlType::Record(targets) if targets.len() == fields.len() => Some(targets.clone()),
-                    _ => None,
-                };
                 let SqlType::Record(names) = &from else { return Err(Error::bug("a record without fields")) };
-                let field = |(index, field): (usize, Scalar)| match &targets {
-                    Some(targets) => self.cast(field, &targets[index].sql_type, way),
+                let field = |(target, field): (Option<SqlType>, Scalar)| match target {
+                    Some(target) => self.cast(field, &target, way),
                     None => self.typed(field),
                 };
-                let fields = fields.into_iter().enumerate().map(field).collect::<Result<Vec<_>>>()?;
+                let targets = column_targets(names, to);
+                let fields = targets.into_iter().zip(fields).map(field).collect::<Result<Vec<_>>>()?;
                 let types = names.iter().zip(&fields);
                 let types = types.map(|(field, value)| RecordField { sql_type: value.sql_type(), ..field.clone() });
                 let record = Scalar::Record { sql_type: SqlType::Record(names.with(types.collect())), fields };
@@ -394,8 +392,12 @@ impl Binder<'_> {
         self.keyed_comparison(comparison, sides.into_iter().map(text).collect::<Result<_>>()?)
     }
 
-    /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path.
+    /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path. A path to several
+    /// values, `'$.a[*]'`, gives the list of them.
     fn at_path(&self, sign: &str, function: &str, sides: Vec<Scalar>) -> Result<Scalar> {
+        if sides.get(1).and_then(|path| Self::candidate(path).literal).is_some_and(|path| path.contains('*')) {
+            return self.call(function, sides);
+        }
         let member = self.call(sign, sides.clone())?;
         let mut sides = sides;
         let sql_type = member.sql_type();
@@ -429,7 +431,7 @@ impl Binder<'_> {
 
     /// A comparison: of rows, part by part. Fails with 42883 if there is no such operator for the types.
     pub(super) fn compare(&self, comparison: Comparison, left: Scalar, right: Scalar) -> Result<Scalar> {
-        match (left, right) {
+        match self.structs_alike(left, right)? {
             (Scalar::Record { fields: left, .. }, Scalar::Record { fields: right, .. }) => {
                 self.compare_rows(comparison, left, right)
             }
@@ -887,9 +889,9 @@ fn path_function(sign: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a literal beside JSON is a path of DuckDB's to one value.
+/// Whether a literal beside JSON is a path of DuckDB's.
 fn is_path(json: &Scalar, path: &Scalar) -> bool {
     let literal = || Binder::candidate(path).literal.filter(|_| path.sql_type() == SqlType::Unknown);
     matches!(json.sql_type(), SqlType::Json | SqlType::Jsonb)
-        && literal().is_some_and(|path| (path.starts_with("$.") || path.starts_with("$[")) && !path.contains('*'))
+        && literal().is_some_and(|path| path == "$" || path.starts_with("$.") || path.starts_with("$["))
 }

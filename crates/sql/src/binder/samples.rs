@@ -159,6 +159,7 @@ pub(super) fn nearest(kind: JoinKind, left: Relation, right: Relation, on: Scala
         let columns = scalar.columns();
         !columns.is_empty() && columns.iter().all(|id| theirs.contains(id))
     };
+    let has_columns = |scalar: &Scalar| !scalar.columns().is_empty();
     let mut keys = Vec::new();
     for term in terms {
         let Scalar::Compare { comparison, left, right } = term else { continue };
@@ -169,8 +170,9 @@ pub(super) fn nearest(kind: JoinKind, left: Relation, right: Relation, on: Scala
         };
         // Of what is not later the latest is the nearest.
         let (scalar, descending) = match (is_right(left), is_right(right)) {
-            (false, true) => (right.as_ref().clone(), is_later),
-            (true, false) => (left.as_ref().clone(), !is_later),
+            (false, true) if has_columns(left) => (right.as_ref().clone(), is_later),
+            (true, false) if has_columns(right) => (left.as_ref().clone(), !is_later),
+            // What is said of one side alone says nothing of what is near.
             _ => continue,
         };
         keys.push(SortKey { scalar, descending, nulls_first: false });

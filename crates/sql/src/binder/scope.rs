@@ -198,6 +198,13 @@ pub(super) struct Namespace {
     shown: Vec<Shown>,
 }
 
+/// The name of a file without its folder and its endings: `orders` of `in/orders.csv.gz`. `None` of names without an
+/// ending.
+fn stem_of_file(name: &str) -> Option<&str> {
+    let file = name.rsplit(['/', '\\']).next()?;
+    file.split_once('.').map(|(stem, _)| stem).filter(|stem| !stem.is_empty())
+}
+
 impl Namespace {
     /// The names of one source.
     pub(super) fn of(source: Source) -> Self {
@@ -423,7 +430,19 @@ impl Namespace {
                 && front.iter().rev().zip(&source.qualifiers).all(|(name, other)| same(name, other))
         };
         let exact = self.reached().find(|source| fits(source, true));
-        exact.or_else(|| self.reached().find(|source| fits(source, false)))
+        let found = exact.or_else(|| self.reached().find(|source| fits(source, false)));
+        found.or_else(|| {
+            // A file is found by its name without its folder and its endings, as in DuckDB.
+            let is_stem = |source: &&Source| {
+                let stem = source.name.as_deref().and_then(stem_of_file);
+                front.is_empty() && stem.is_some_and(|stem| same(last, stem))
+            };
+            let mut files = self.reached().filter(is_stem);
+            let file = files.next().filter(|_| files.next().is_none())?;
+            // A column of the name goes first: it may be a struct.
+            let is_column = self.columns().any(|column| same(last, &column.name));
+            (!is_column).then_some(file)
+        })
     }
 
     /// Has names find only those sources from now on whose places are wanted.

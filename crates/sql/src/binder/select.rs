@@ -15,6 +15,7 @@ use super::functions::{bare_name, written};
 use super::locking::Locking;
 use super::order::By;
 use super::scope::{Clause, Level, Withs};
+use super::unpacked::UNNEST;
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{Column, ColumnId, FunctionItem, Relation, Scalar, SortKey, TableFunction};
 use crate::errors;
@@ -435,6 +436,13 @@ impl Binder<'_> {
                     items.push(Item { name, scalar, expression: Some(expression) });
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
+                    let first = items.len();
+                    if self.unpacked(&mut items, expr, level)? {
+                        // The fields of structs keep their names.
+                        let elements = items.iter_mut().skip(first).filter(|item| item.name == UNNEST);
+                        elements.for_each(|item| item.name = normalized(alias));
+                        continue;
+                    }
                     let scalar = self.scalar(expr, level)?;
                     items.push(Item { name: normalized(alias), scalar, expression: Some(expr) });
                 }

@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
+use diligence_types::SqlType;
 use sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     RenameSelectItem, Value, VisitorMut, WildcardAdditionalOptions,
@@ -112,9 +113,11 @@ impl Binder<'_> {
                 _ => (None, None),
             };
             let names = table.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
-            let source = level
-                .names
-                .source(&names)
+            let own = match level.names.source(&names) {
+                Some(source) => Some(source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>()),
+                None => self.names_of_fields(&names, level),
+            };
+            let own = own
                 .ok_or_else(|| Error::input(format!("no table or alias is named '{table}' here")).with_code("42P01"))?;
             let of_table = |name: &String| {
                 let parts = names.iter().cloned().chain([Ident::with_quote('"', name)]);
@@ -122,7 +125,6 @@ impl Binder<'_> {
             };
             // `t.* EXCLUDE (a)`
             if let Some(options) = options {
-                let own = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
                 let chosen = starred(options, &own)?.into_iter().map(|(name, column)| match column {
                     Expr::Identifier(own) => (name, of_table(&own.value).1),
                     other => (name, other),
@@ -134,13 +136,13 @@ impl Binder<'_> {
                 };
             }
             let mut chosen = Vec::new();
-            for column in &source.columns {
+            for name in &own {
                 // `t.* LIKE 'p'`
                 let fits = match &pattern {
-                    Some(pattern) => fits(&bare_name(function), &column.name, pattern)?,
+                    Some(pattern) => fits(&bare_name(function), name, pattern)?,
                     None => true,
                 };
-                chosen.extend(fits.then(|| of_table(&column.name)));
+                chosen.extend(fits.then(|| of_table(name)));
             }
             return match chosen.is_empty() {
                 true => Err(Error::input(format!("no column of '{table}' fits")).with_code("42703")),
@@ -149,6 +151,18 @@ impl Binder<'_> {
         }
         let names = level.names.columns().map(|column| column.name.clone()).collect::<Vec<_>>();
         self.chosen_columns(call, &names)
+    }
+
+    /// The names of the fields of a struct that is a column: `COLUMNS(s.*)`. `None` of anything else.
+    fn names_of_fields(&self, names: &[Ident], level: &Level<'_>) -> Option<Vec<String>> {
+        let column = match names {
+            [name] => Expr::Identifier(name.clone()),
+            names => Expr::CompoundIdentifier(names.to_vec()),
+        };
+        match self.scalar(&column, level).ok()?.sql_type() {
+            SqlType::Record(fields) => Some(fields.iter().map(|field| field.name.clone()).collect()),
+            _ => None,
+        }
     }
 
     /// The columns of these that `COLUMNS(…)` means: of a star, of a pattern, of a list of names, or of a lambda. Fails
@@ -218,6 +232,9 @@ impl Binder<'_> {
         let rows = names.iter().enumerate().map(|(place, name)| format!("({}, {place})", literal(name)));
         let rows = rows.collect::<Vec<_>>().join(", ");
         let name = quoted(&normalized(argument));
+        let mut body = body.clone();
+        let done = walk_mut(&mut body, &mut RegularExpressions);
+        debug_assert!(done.is_continue());
         let text = format!(
             "SELECT {name}::text FROM (VALUES {rows}) AS \"columns\"({name}, \"place of the column\") WHERE ({body}) \
              ORDER BY \"place of the column\""
@@ -287,6 +304,25 @@ fn call_of(item: &Expr) -> Option<Expr> {
     });
     let _ = found;
     call
+}
+
+/// In a lambda of COLUMNS, SIMILAR TO takes a regular expression, as `* SIMILAR TO` does.
+struct RegularExpressions;
+
+impl VisitorMut for RegularExpressions {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if let Expr::SimilarTo { negated, expr, pattern, escape_char: None } = &*expression {
+            let not = if *negated { "NOT " } else { "" };
+            let call = crate::parse::expression(&format!("({not}regexp_full_match({expr}, {pattern}))"));
+            // What does not read as a call stays what it is.
+            if let Ok(call) = call {
+                *expression = call;
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Puts a column where `COLUMNS(…)` stands.

@@ -195,6 +195,12 @@ impl Binder<'_> {
     /// `value IN list` of a list, a map or a text. Fails with 42601 for anything else.
     pub(super) fn in_value(&self, value: Scalar, list: Scalar) -> Result<Scalar> {
         match list.sql_type() {
+            // A list is one of the elements; PostgreSQL's arrays of arrays have none but the innermost.
+            SqlType::Array(element)
+                if matches!((&*element, value.sql_type()), (SqlType::Array(_), SqlType::Array(_))) =>
+            {
+                self.call("list_contains", vec![list, value])
+            }
             SqlType::Array(_) => self.over_array(value, "=", Quantifier::Any, list),
             SqlType::Map(_) => self.call("map_contains", vec![list, value]),
             _ if is_text(&list) => self.call("contains", vec![list, value]),

@@ -11,6 +11,9 @@ use super::select::Item;
 use super::{Binder, normalized, unsupported};
 use crate::algebra::Scalar;
 
+/// The function, and what it calls elements.
+pub(super) const UNNEST: &str = "unnest";
+
 impl Binder<'_> {
     /// The items of such a call; false if it is none. Fails with 42601 for a depth that is no literal.
     pub(super) fn unpacked<'e>(
@@ -23,7 +26,7 @@ impl Binder<'_> {
         let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)), depth] = written(function) else {
             return Ok(false);
         };
-        if bare_name(function) != "unnest" || function.over.is_some() {
+        if bare_name(function) != UNNEST || function.over.is_some() {
             return Ok(false);
         }
         let (name, value) = match depth {
@@ -55,10 +58,10 @@ impl Binder<'_> {
             SqlType::Record(_) => array,
             _ => {
                 left = left.saturating_sub(1);
-                self.named_call("unnest", vec![array], level)?
+                self.named_call(UNNEST, vec![array], level)?
             }
         };
-        self.unpack(items, "unnest".to_owned(), row, left, expression)?;
+        self.unpack(items, UNNEST.to_owned(), row, left, expression)?;
         Ok(true)
     }
 

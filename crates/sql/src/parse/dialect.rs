@@ -72,6 +72,29 @@ const TABLE_ALIASES: &[Keyword] = &[
     Keyword::OPEN,
 ];
 
+/// Whether a token ends an item of a SELECT list.
+fn ends_item(token: &Token) -> bool {
+    const CLAUSES: [Keyword; 12] = [
+        Keyword::FROM,
+        Keyword::WHERE,
+        Keyword::GROUP,
+        Keyword::HAVING,
+        Keyword::ORDER,
+        Keyword::LIMIT,
+        Keyword::OFFSET,
+        Keyword::FETCH,
+        Keyword::UNION,
+        Keyword::INTERSECT,
+        Keyword::EXCEPT,
+        Keyword::INTO,
+    ];
+    match token {
+        Token::Comma | Token::RParen | Token::SemiColon | Token::EOF => true,
+        Token::Word(word) => word.quote_style.is_none() && CLAUSES.contains(&word.keyword),
+        _ => false,
+    }
+}
+
 macro_rules! supported {
     ($($name:ident)*) => { $(fn $name(&self) -> bool { true })* };
 }
@@ -104,9 +127,14 @@ impl Dialect for PostgresSyntax {
         matches!(ch, '<' | '>' | '=' | '~' | '!' | '@' | '#' | '%' | '^' | '&' | '|' | '?')
     }
 
-    /// `SELECT 1 FOR UPDATE` locks rows, of which there are none.
-    fn is_column_alias(&self, kw: &Keyword, _parser: &mut Parser) -> bool {
-        *kw != Keyword::FOR && (!keywords::RESERVED_FOR_COLUMN_ALIAS.contains(kw) || COLUMN_ALIASES.contains(kw))
+    /// `SELECT 1 FOR UPDATE` locks rows, of which there are none. Behind `FROM t SELECT a`, QUALIFY and WINDOW begin
+    /// clauses; they are names where the item ends behind them.
+    fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser) -> bool {
+        match kw {
+            Keyword::FOR => false,
+            Keyword::QUALIFY | Keyword::WINDOW => ends_item(&parser.peek_token().token),
+            kw => !keywords::RESERVED_FOR_COLUMN_ALIAS.contains(kw) || COLUMN_ALIASES.contains(kw),
+        }
     }
 
     fn is_table_alias(&self, kw: &Keyword, _parser: &mut Parser) -> bool {

@@ -2,6 +2,7 @@
 
 use super::{CastContext, cast_context};
 use crate::SqlType;
+use crate::sql_type::record_type::RecordType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 
 /// The type that all become where branches of a CASE or inputs of a UNION meet (manual, section 10.5). `None` if there
@@ -77,6 +78,19 @@ fn of_nested(types: &[&SqlType]) -> Option<Option<SqlType>> {
             Some(common_type(&elements).map(SqlType::array_of))
         }
         SqlType::Record(first) => {
+            let records = types.iter().map(|sql_type| match sql_type {
+                SqlType::Record(record) => Some(record),
+                _ => None,
+            });
+            // Structs with other columns have all columns in common.
+            if let Some(columns) = records.collect::<Option<Vec<_>>>().and_then(|records| RecordType::merged(&records))
+            {
+                let field = |(name, found): (&str, Vec<&RecordField>)| {
+                    let types = found.into_iter().map(|field| field.sql_type.clone()).collect::<Vec<_>>();
+                    Some(RecordField { name: name.to_owned(), sql_type: common_type(&types)? })
+                };
+                return Some(columns.into_iter().map(field).collect::<Option<_>>().map(SqlType::Record));
+            }
             let mut fields: Vec<RecordField> = vec![];
             for (index, field) in first.iter().enumerate() {
                 let mut column = vec![];

@@ -27,9 +27,13 @@ pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
         (from, _) if is_string(from) => Some(Explicit),
         (_, to) if is_string(to) => Some(Assignment),
         (T::Array(from), T::Array(to)) => cast_context(from, to),
-        (T::Record(from), T::Record(to)) if from.len() == to.len() => {
-            let fields = from.iter().zip(to.iter());
-            fields.map(|(from, to)| cast_context(&from.sql_type, &to.sql_type)).try_fold(Implicit, wider)
+        (T::Record(from), T::Record(to)) => {
+            let sources = from.sources(to)?;
+            // What leaves out a column must be asked for.
+            let is_whole = sources.iter().flatten().count() == from.len();
+            let fields = sources.into_iter().zip(to.iter()).filter_map(|(source, to)| Some((source?, to)));
+            let mut fields = fields.map(|(source, to)| cast_context(&from[source].sql_type, &to.sql_type));
+            fields.try_fold(if is_whole { Implicit } else { Explicit }, wider)
         }
         (T::Map(from), T::Map(to)) => {
             [cast_context(&from.0, &to.0), cast_context(&from.1, &to.1)].into_iter().try_fold(Implicit, wider)

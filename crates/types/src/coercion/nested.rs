@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StringViewArray, StructArray, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, MapArray, StringViewArray, StructArray, UInt32Array, new_null_array,
+};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
@@ -10,7 +12,7 @@ use diligence_base::{Error, Result};
 use super::{Cast, broken};
 use crate::SqlType;
 use crate::range_type::RangeKind;
-use crate::sql_type::RecordField;
+use crate::sql_type::record_type::RecordType;
 use crate::text::{Multirange, Range, field_of};
 
 /// Casts each element. With `is_try` an array with an element that cannot be cast is NULL only there.
@@ -52,19 +54,21 @@ fn rebased(offsets: &arrow::buffer::OffsetBuffer<i32>) -> arrow::buffer::OffsetB
     }
 }
 
-/// Casts each field by its place.
-pub(super) fn records(cast: &Cast<'_>, array: &ArrayRef, from: &[RecordField], to: &[RecordField]) -> Result<ArrayRef> {
-    if from.len() != to.len() {
+/// Casts each field, of structs by its name, of rows by its place.
+pub(super) fn records(cast: &Cast<'_>, array: &ArrayRef, from: &RecordType, to: &RecordType) -> Result<ArrayRef> {
+    let Some(sources) = from.sources(to) else {
         let hint = if from.len() < to.len() { "Input has too few columns" } else { "Input has too many columns" };
         return Err(cast.no_cast().with_hint(hint));
-    }
+    };
     let DataType::Struct(fields) = cast.to.arrow() else {
         return Err(Error::bug("records are held as structs"));
     };
     let record = array.as_struct();
-    let columns = record.columns().iter().zip(from.iter().zip(to));
+    let columns = sources.into_iter().zip(to.iter());
     let columns = columns
-        .map(|(column, (from, to))| {
+        .map(|(source, to)| {
+            let Some(source) = source else { return Ok(new_null_array(&to.sql_type.arrow(), record.len())) };
+            let (column, from) = (record.column(source), &from[source]);
             // What lies under a record that is NULL must not fail.
             let column = match record.nulls() {
                 Some(nulls) if nulls.null_count() > 0 => {

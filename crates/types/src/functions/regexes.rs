@@ -249,9 +249,11 @@ impl<'p> Translation<'p> {
                 self.written.extend(['?', sign]);
                 Ok(())
             }
+            Some('P') if self.rest.next_if_eq(&'<').is_some() => self.name_of_group(),
             Some('<') => {
-                let sign = self.rest.next().filter(|sign| matches!(sign, '=' | '!'));
-                let sign = sign.ok_or_else(|| invalid("quantifier operand invalid"))?;
+                let Some(sign) = self.rest.next_if(|sign| matches!(sign, '=' | '!')) else {
+                    return self.name_of_group();
+                };
                 self.looks = true;
                 self.written.extend(['?', '<', sign]);
                 Ok(())
@@ -263,6 +265,18 @@ impl<'p> Translation<'p> {
                 Ok(())
             }
             _ => Err(invalid("quantifier operand invalid")),
+        }
+    }
+
+    /// The name of a group, which DuckDB's patterns may have: `(?P<year>\d+)`. The group goes by its number.
+    fn name_of_group(&mut self) -> Result<()> {
+        let mut has_letters = false;
+        loop {
+            match self.rest.next() {
+                Some('>') if has_letters => return Ok(()),
+                Some(letter) if letter.is_alphanumeric() || letter == '_' => has_letters = true,
+                _ => return Err(invalid("quantifier operand invalid")),
+            }
         }
     }
 

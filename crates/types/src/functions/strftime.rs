@@ -5,7 +5,7 @@ use std::fmt::Write;
 use diligence_base::{Error, Result};
 
 use super::calendar::{
-    DAY, DAYS, Day, HOUR, MINUTE, MONTHS, SECOND, is_infinite, month_length, split, timestamp_of, weekday,
+    DAY, DAYS, Day, HOUR, MINUTE, MONTHS, SECOND, is_infinite, iso_weekday, month_length, split, timestamp_of, weekday,
 };
 use super::catalog::Catalog;
 use super::columns::{Date, Timestamp, kernel};
@@ -137,6 +137,11 @@ struct Read {
     month: Option<i64>,
     day: Option<i64>,
     day_of_year: Option<i64>,
+    /// The year and the week of ISO 8601.
+    iso_year: Option<i64>,
+    iso_week: Option<i64>,
+    /// From 1 for Monday to 7.
+    weekday: Option<i64>,
     hour: i64,
     minute: i64,
     second: i64,
@@ -219,7 +224,11 @@ fn parts<'t>(text: &'t str, format: &str, read: &mut Read) -> Result<Option<&'t 
             Some('B') => name(rest, &MONTHS, true).map(|(at, rest)| (read.month = Some(at + 1), rest)),
             Some('a') => name(rest, &DAYS, false).map(|(_, rest)| ((), rest)),
             Some('A') => name(rest, &DAYS, true).map(|(_, rest)| ((), rest)),
-            Some('w' | 'u') => digits(rest, 1).map(|(_, rest)| ((), rest)),
+            Some('G') => digits(rest, 4).map(|(year, rest)| (read.iso_year = Some(year), rest)),
+            Some('V') => digits(rest, 2).map(|(week, rest)| (read.iso_week = Some(week), rest)),
+            Some('u') => digits(rest, 1).map(|(day, rest)| (read.weekday = Some(day), rest)),
+            // Sunday is 0.
+            Some('w') => digits(rest, 1).map(|(day, rest)| (read.weekday = Some(if day == 0 { 7 } else { day }), rest)),
             Some('p') => {
                 let half = rest.get(..2).map(str::to_ascii_uppercase);
                 let is_afternoon = half.filter(|half| half == "AM" || half == "PM").map(|half| half == "PM");
@@ -238,6 +247,18 @@ fn parts<'t>(text: &'t str, format: &str, read: &mut Read) -> Result<Option<&'t 
     Ok(Some(rest))
 }
 
+/// The day of a week of ISO 8601; Monday if no day is said.
+fn day_of_week(read: &Read) -> Option<i64> {
+    let year = read.iso_year.or(read.year).unwrap_or(1900);
+    let (week, day) = (read.iso_week.unwrap_or(1), read.weekday.unwrap_or(1));
+    if !(1..=53).contains(&week) || !(1..=7).contains(&day) {
+        return None;
+    }
+    // January 4 is in the first week.
+    let fourth = Day { year, month: 1, day: 4 }.days();
+    Some(fourth - (iso_weekday(fourth) - 1) + 7 * (week - 1) + day - 1)
+}
+
 /// The moment of parts that are in their ranges; what was not read is that of 1900-01-01.
 fn moment(read: &Read) -> Option<i64> {
     let hour = match read.is_afternoon {
@@ -254,8 +275,10 @@ fn moment(read: &Read) -> Option<i64> {
     if !is_valid {
         return None;
     }
+    let has_week = read.iso_year.is_some() || read.iso_week.is_some();
     let days = match read.day_of_year {
         Some(day) => (1..=366).contains(&day).then(|| Day { year, month: 1, day: 1 }.days() + day - 1)?,
+        None if has_week => day_of_week(read)?,
         None => Day { year, month, day }.days(),
     };
     let micros = hour * HOUR + read.minute * MINUTE + read.second * SECOND + read.micros - read.ahead;

@@ -67,6 +67,47 @@ impl RecordType {
         self.kind != RecordKind::Struct
     }
 
+    /// For each column of another type, in its order, which column of this one it is made of in a cast; `None` for a
+    /// column that becomes NULL. Columns of a struct go by their names, letters' case aside, if one of them is in both
+    /// types; those of rows go by their places. `None` of all if neither leads to the other type.
+    pub fn sources(&self, to: &Self) -> Option<Vec<Option<usize>>> {
+        let is_named = self.kind == RecordKind::Struct && to.kind != RecordKind::Row;
+        let place = |wanted: &RecordField| {
+            let exact = self.fields.iter().position(|field| field.name == wanted.name);
+            exact.or_else(|| self.fields.iter().position(|field| field.name.eq_ignore_ascii_case(&wanted.name)))
+        };
+        let by_name = is_named.then(|| to.fields.iter().map(place).collect::<Vec<_>>());
+        match by_name {
+            Some(sources) if sources.iter().any(Option::is_some) => Some(sources),
+            _ if self.fields.len() == to.fields.len() => Some((0..self.fields.len()).map(Some).collect()),
+            _ => None,
+        }
+    }
+
+    /// The struct with the columns of all of these structs, in the order in which they come first: what each column is
+    /// in the structs that have it. `None` if one is a row, or if all have the same names in the same order.
+    pub(crate) fn merged<'a>(structs: &[&'a Self]) -> Option<Vec<(&'a str, Vec<&'a RecordField>)>> {
+        let (first, others) = structs.split_first()?;
+        let is_alike =
+            |other: &&Self| other.len() == first.len() && other.iter().zip(first.iter()).all(|(a, b)| a.name == b.name);
+        if structs.iter().any(|one| one.kind != RecordKind::Struct) || others.iter().all(is_alike) {
+            return None;
+        }
+        let mut columns: Vec<(&str, Vec<&RecordField>)> = vec![];
+        for field in structs.iter().flat_map(|one| one.fields.iter()) {
+            match columns.iter_mut().find(|(name, _)| name.eq_ignore_ascii_case(&field.name)) {
+                Some((_, found)) => found.push(field),
+                None => columns.push((&field.name, vec![field])),
+            }
+        }
+        Some(columns)
+    }
+
+    /// Whether two structs have other columns, or the same in another order. Rows go by places.
+    pub fn has_other_columns(&self, other: &Self) -> bool {
+        Self::merged(&[self, other]).is_some()
+    }
+
     /// The name, if it is a composite type.
     pub fn composite_name(&self) -> Option<&CompositeName> {
         match &self.kind {
@@ -156,6 +197,33 @@ impl fmt::Display for RecordType {
 mod tests {
     use super::*;
     use crate::SqlType;
+
+    fn columns(names: &[&str]) -> Vec<RecordField> {
+        names.iter().map(|name| RecordField { name: (*name).to_owned(), sql_type: SqlType::Uuid }).collect()
+    }
+
+    #[test]
+    fn structs_are_cast_by_names_and_rows_by_places() {
+        let of_names = |names: &[&str]| RecordType::from(columns(names));
+        let wanted = of_names(&["k", "v"]);
+        assert_eq!(of_names(&["v", "K", "z"]).sources(&wanted), Some(vec![Some(1), Some(0)]));
+        assert_eq!(of_names(&["v"]).sources(&wanted), Some(vec![None, Some(0)]));
+        assert_eq!(of_names(&["x", "y"]).sources(&wanted), Some(vec![Some(0), Some(1)]));
+        assert_eq!(of_names(&["x"]).sources(&wanted), None);
+        assert_eq!(RecordType::row(columns(&["v", "k"])).sources(&wanted), Some(vec![Some(0), Some(1)]));
+        assert_eq!(RecordType::row(columns(&["v"])).sources(&wanted), None);
+    }
+
+    #[test]
+    fn structs_of_different_columns_have_all_of_them_in_common() {
+        let of_names = |names: &[&str]| RecordType::from(columns(names));
+        let (ab, bc) = (of_names(&["a", "b"]), of_names(&["b", "c"]));
+        let merged = RecordType::merged(&[&ab, &bc]).expect("they differ");
+        let found = merged.iter().map(|(name, fields)| (*name, fields.len())).collect::<Vec<_>>();
+        assert_eq!(found, [("a", 1), ("b", 2), ("c", 1)]);
+        assert!(RecordType::merged(&[&ab, &ab.clone()]).is_none());
+        assert!(RecordType::merged(&[&ab, &RecordType::row(columns(&["c"]))]).is_none());
+    }
 
     #[test]
     fn a_field_notes_what_kind_of_row_it_has() {

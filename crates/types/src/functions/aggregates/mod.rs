@@ -117,6 +117,10 @@ fn sums(catalog: &mut Catalog) {
     catalog.aggregate("avg(real) -> double precision", of_doubles(foreign::average::avg_udaf));
     catalog.aggregate("avg(double precision) -> double precision", as_is(foreign::average::avg_udaf));
     catalog.aggregate("avg(interval) -> interval", AggregateBody::Rewritten);
+    // DuckDB's.
+    catalog.aggregate("avg(date) -> timestamp", AggregateBody::Rewritten);
+    catalog.aggregate("avg(timestamp) -> timestamp", AggregateBody::Rewritten);
+    catalog.aggregate("avg(timestamptz) -> timestamptz", AggregateBody::Rewritten);
 }
 
 /// The type of a sum of decimals.
@@ -172,6 +176,8 @@ fn logic(catalog: &mut Catalog) {
 
 fn collections(catalog: &mut Catalog) {
     catalog.aggregate("array_agg(anyelement) -> anyarray", as_is(foreign::array_agg::array_agg_udaf));
+    // Of arrays; of all else it is array_agg.
+    catalog.aggregate("list(anyelement) -> anyarray", AggregateBody::Rows(RowsFunction::List));
     catalog.aggregate("string_agg(text, text) -> text", AggregateBody::Rows(RowsFunction::StringAgg));
     catalog.aggregate("string_agg(bytea, bytea) -> bytea", AggregateBody::Rows(RowsFunction::StringAgg));
 }
@@ -264,6 +270,9 @@ fn of_values(catalog: &mut Catalog) {
         "sumkahan(double precision) -> double precision",
         "favg(double precision) -> double precision",
         "mean(double precision) -> double precision",
+        "mean(date) -> timestamp",
+        "mean(timestamp) -> timestamp",
+        "mean(timestamptz) -> timestamptz",
         "sem(double precision) -> double precision",
         "min(anyelement, bigint) -> anyarray",
         "max(anyelement, bigint) -> anyarray",

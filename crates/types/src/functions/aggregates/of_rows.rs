@@ -39,6 +39,8 @@ pub enum RowsFunction {
         /// The root of the variance.
         is_root: bool,
     },
+    /// DuckDB's `list(value)` of arrays, which may have any dimensions.
+    List,
 }
 
 /// The rows of all groups, group by group.
@@ -63,7 +65,7 @@ impl Stretches<'_> {
 
 impl RowsFunction {
     /// All of them; none has another place in a later version.
-    pub(in crate::functions) const ALL: [Self; 9] = [
+    pub(in crate::functions) const ALL: [Self; 10] = [
         Self::ArrayAgg,
         Self::StringAgg,
         Self::Mode,
@@ -73,6 +75,7 @@ impl RowsFunction {
         Self::Deviation { is_sample: false, is_root: true },
         Self::Deviation { is_sample: true, is_root: false },
         Self::Deviation { is_sample: true, is_root: true },
+        Self::List,
     ];
 
     /// Its name in SQL.
@@ -87,13 +90,14 @@ impl RowsFunction {
             Self::Deviation { is_sample: true, is_root: true } => "stddev_samp",
             Self::Deviation { is_sample: false, is_root: false } => "var_pop",
             Self::Deviation { is_sample: false, is_root: true } => "stddev_pop",
+            Self::List => "list",
         }
     }
 
     /// The argument whose NULLs do not count.
     pub(super) fn ignores_nulls_of(self) -> Option<usize> {
         match self {
-            Self::ArrayAgg => None,
+            Self::ArrayAgg | Self::List => None,
             Self::StringAgg | Self::Mode | Self::Deviation { .. } => Some(0),
             Self::Percentile(_) => Some(1),
         }
@@ -107,7 +111,13 @@ impl RowsFunction {
     /// The values of the groups, of a type. Percentiles are [computed](super::percentiles) of rows that are not sorted.
     pub(super) fn values(self, rows: &Stretches<'_>, returns: &DataType) -> Result<ArrayRef> {
         match self {
-            Self::ArrayAgg => lists(rows, returns),
+            Self::ArrayAgg => {
+                if let Some(arrays) = rows.arguments[0].as_list_opt::<i32>() {
+                    rows.ranges().try_for_each(|range| same_dimensions(arrays, range))?;
+                }
+                lists(rows, returns)
+            }
+            Self::List => lists(rows, returns),
             Self::StringAgg => texts(rows, returns),
             Self::Mode => modes(rows),
             Self::Percentile(_) => Err(exec_datafusion_err!("a percentile of sorted rows")),
@@ -120,11 +130,6 @@ impl RowsFunction {
 fn lists(rows: &Stretches<'_>, returns: &DataType) -> Result<ArrayRef> {
     let DataType::List(field) = returns else { return Err(exec_datafusion_err!("array_agg gives lists")) };
     let values = &rows.arguments[0];
-    if let Some(arrays) = values.as_list_opt::<i32>() {
-        for range in rows.ranges() {
-            same_dimensions(arrays, range)?;
-        }
-    }
     let offset = |end: &usize| i32::try_from(*end).map_err(|_| exec_datafusion_err!("an array has too many elements"));
     let offsets = std::iter::once(Ok(0)).chain(rows.ends.iter().map(offset)).collect::<Result<Vec<_>>>()?;
     let nulls = NullBuffer::from_iter(rows.ranges().map(|range| !range.is_empty()));
@@ -279,9 +284,10 @@ mod tests {
             let (ends, arguments) = ([rows.len()], [arrays(rows)]);
             let field = Arc::new(arrow::datatypes::Field::new("item", arguments[0].data_type().clone(), true));
             let rows = Stretches { arguments: &arguments, keys: &[], numbers: None, ends: &ends };
-            RowsFunction::ArrayAgg
-                .values(&rows, &DataType::List(field))
-                .map_or_else(|error| error.to_string(), |_| "fits".into())
+            let list = DataType::List(field);
+            // A list takes all of them.
+            assert_eq!(RowsFunction::List.values(&rows, &list).unwrap().len(), 1);
+            RowsFunction::ArrayAgg.values(&rows, &list).map_or_else(|error| error.to_string(), |_| "fits".into())
         };
         let row = |values: &[i64]| Some(values.iter().copied().map(Some).collect::<Vec<_>>());
         assert_eq!(message(vec![row(&[1, 2]), row(&[3, 4])]), "fits");
