@@ -54,7 +54,7 @@ impl Columns {
 
     /// With columns in binary form of the types that the client was told of before, by which it reads them. Texts are
     /// read without them.
-    pub fn as_told(mut self, told: &Schema) -> Self {
+    pub fn with_told(mut self, told: &Schema) -> Self {
         for ((column, form), field) in self.columns.iter_mut().zip(told.fields()) {
             let told = field_type(field);
             if *form == Form::Binary && told.oid != column.oid {

@@ -107,7 +107,7 @@ impl PgSession {
         }
         let mut columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
         if let Some(told) = statement.described() {
-            columns = columns.as_told(told);
+            columns = columns.with_told(told);
         }
         portal.state = PortalState::Running(Box::new(Reading::new(running, columns)));
         Ok(true)

@@ -114,8 +114,8 @@ impl ArrayHead {
             Ok((length, cursor.i32()?))
         };
         let head = Self { oid, dimensions: (0..count).map(dimension).collect::<Result<_>>()? };
-        let lengths = head.dimensions.iter().map(|(length, _)| *length);
-        let elements = lengths.fold(Some(1), |product: Option<usize>, length| product?.checked_mul(length));
+        let mut lengths = head.dimensions.iter().map(|(length, _)| *length);
+        let elements = lengths.try_fold(1, usize::checked_mul);
         // Each element has a length of four bytes at least.
         if !head.dimensions.is_empty() && elements.is_none_or(|elements| elements > cursor.0.len() / 4) {
             return Err(malformed("an array is shorter than it says"));
