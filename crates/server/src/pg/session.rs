@@ -35,7 +35,6 @@ use super::deadlines::{Deadline, Over, sooner};
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::startup::Arrival;
 use super::trouble::{Block, Outcome, Trouble};
-use super::waits::over;
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, failure, notice};
 use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
@@ -793,6 +792,17 @@ fn no_portal(name: &str) -> Error {
 pub(super) fn failed_block() -> Trouble {
     let error = Error::input("the transaction has failed; nothing is done until it ends");
     Trouble::Failed(error.with_code(sqlstate::FAILED_TRANSACTION).with_hint("ROLLBACK ends it"))
+}
+
+/// Comes back when the session has to end, whatever its client does.
+pub(super) async fn over(entry: &Registered, service: &Service) -> Broken {
+    tokio::select! {
+        biased;
+        () = entry.ended() => Broken::Malformed(ended_by_another()),
+        () = service.stopping_hard() => {
+            Broken::Malformed(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN))
+        }
+    }
 }
 
 /// What a session says whose end somebody has asked for.

@@ -4,23 +4,12 @@
 use diligence_base::Error;
 
 use super::deadlines::Deadline;
-use super::session::{PgSession, ended_by_another};
+use super::session::{PgSession, over};
 use super::trouble::{Outcome, Trouble};
 use super::wire::{Broken, Received};
 use crate::registry::Registered;
 use crate::service::Service;
 use crate::sqlstate;
-
-/// Comes back when the session has to end, whatever its client does.
-pub(super) async fn over(entry: &Registered, service: &Service) -> Broken {
-    tokio::select! {
-        biased;
-        () = entry.ended() => Broken::Malformed(ended_by_another()),
-        () = service.stopping_hard() => {
-            Broken::Malformed(Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN))
-        }
-    }
-}
 
 /// Comes back when the statement that runs is cancelled, or the session has to end.
 async fn stopped(entry: &Registered, service: &Service) -> Trouble {

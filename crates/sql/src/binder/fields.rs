@@ -4,10 +4,10 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::resolve_scalar;
+use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::Ident;
 
-use super::structs::column_targets;
 use super::{Binder, Target, name_place, normalized};
 use crate::algebra::{Constant, Scalar};
 use crate::errors;
@@ -24,6 +24,22 @@ pub(super) fn has_fields(sql_type: &SqlType) -> bool {
         SqlType::Map(pair) => matches!(pair.0.uncollated(), SqlType::Text | SqlType::Varchar(_)),
         _ => false,
     }
+}
+
+/// What each column of a record becomes in a cast to another type: `None` for one that is left out, and of all if the
+/// type is none that the record is cast to.
+pub(super) fn column_targets(from: &RecordType, to: &SqlType) -> Vec<Option<SqlType>> {
+    let mut targets = vec![None; from.len()];
+    if let SqlType::Record(to) = to
+        && let Some(sources) = from.sources(to)
+    {
+        for (source, column) in sources.into_iter().zip(to.iter()) {
+            if let Some(target) = source.and_then(|source| targets.get_mut(source)) {
+                *target = Some(column.sql_type.clone());
+            }
+        }
+    }
+    targets
 }
 
 impl Binder<'_> {

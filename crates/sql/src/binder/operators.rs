@@ -12,8 +12,7 @@ use diligence_types::sql_type::{Category, RecordField};
 use super::Binder;
 use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
 use super::common_types::{beside_literals, common_of_values, has_length, has_unknown, is_open_parameter, with_room};
-use super::fields::with_nulls_of;
-use super::structs::column_targets;
+use super::fields::{column_targets, with_nulls_of};
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
 
@@ -392,8 +391,8 @@ impl Binder<'_> {
         self.keyed_comparison(comparison, sides.into_iter().map(text).collect::<Result<_>>()?)
     }
 
-    /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path. A path to several
-    /// values, `'$.a[*]'`, gives the list of them.
+    /// `j -> '$.a[0]'`: the member of that name, as in PostgreSQL, or else what DuckDB has at the path. A path to
+    /// several values, `'$.a[*]'`, gives the list of them.
     fn at_path(&self, sign: &str, function: &str, sides: Vec<Scalar>) -> Result<Scalar> {
         if sides.get(1).and_then(|path| Self::candidate(path).literal).is_some_and(|path| path.contains('*')) {
             return self.call(function, sides);

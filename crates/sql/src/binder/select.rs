@@ -15,10 +15,12 @@ use super::functions::{bare_name, written};
 use super::locking::Locking;
 use super::order::By;
 use super::scope::{Clause, Level, Withs};
-use super::unpacked::UNNEST;
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{Column, ColumnId, FunctionItem, Relation, Scalar, SortKey, TableFunction};
 use crate::errors;
+
+/// The function, and what it calls elements.
+pub(super) const UNNEST: &str = "unnest";
 
 /// Functions that give rows, for each row of a relation.
 fn rows_on(input: Relation, items: Vec<FunctionItem>) -> Relation {

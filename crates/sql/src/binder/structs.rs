@@ -3,27 +3,10 @@
 use diligence_base::Result;
 use diligence_types::SqlType;
 use diligence_types::coercion::common_type;
-use diligence_types::record_type::RecordType;
 
 use super::Binder;
 use super::operators::Way;
 use crate::algebra::Scalar;
-
-/// What each column of a record becomes in a cast to another type: `None` for one that is left out, and of all if the
-/// type is none that the record is cast to.
-pub(super) fn column_targets(from: &RecordType, to: &SqlType) -> Vec<Option<SqlType>> {
-    let mut targets = vec![None; from.len()];
-    if let SqlType::Record(to) = to
-        && let Some(sources) = from.sources(to)
-    {
-        for (source, column) in sources.into_iter().zip(to.iter()) {
-            if let Some(target) = source.and_then(|source| targets.get_mut(source)) {
-                *target = Some(column.sql_type.clone());
-            }
-        }
-    }
-    targets
-}
 
 impl Binder<'_> {
     /// Two values that are compared: structs with other columns, or the same in another order, become ones that have

@@ -7,12 +7,9 @@ use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, Ident, Value};
 
 use super::functions::{bare_name, written};
 use super::scope::Level;
-use super::select::Item;
+use super::select::{Item, UNNEST};
 use super::{Binder, normalized, unsupported};
 use crate::algebra::Scalar;
-
-/// The function, and what it calls elements.
-pub(super) const UNNEST: &str = "unnest";
 
 impl Binder<'_> {
     /// The items of such a call; false if it is none. Fails with 42601 for a depth that is no literal.

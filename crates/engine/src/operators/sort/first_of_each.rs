@@ -37,12 +37,12 @@ pub(crate) struct FirstOfEach {
     queries: u64,
     least: Least,
     /// What rows must come before to be of use to anybody, where codes are bytes.
-    bound: Option<Bound>,
+    bound: Option<FirstRowsBound>,
     memory: Reservation,
 }
 
 /// A key, by the values of its columns and its lead.
-struct Bound {
+struct FirstRowsBound {
     lead: Option<u64>,
     values: Vec<ArrayRef>,
 }
@@ -119,7 +119,7 @@ impl FirstOfEach {
             self.bound = match values {
                 Some(values) => {
                     let lead = self.encoder.leads(&values, 1)?.and_then(|leads| leads.first().copied());
-                    Some(Bound { lead, values })
+                    Some(FirstRowsBound { lead, values })
                 }
                 None => None,
             };

@@ -1,5 +1,5 @@
-//! Which rows of a batch come before a given one, found key by key: no code is made of a row that an earlier key decides
-//! about.
+//! Which rows of a batch come before a given one, found key by key: no code is made of a row about which an earlier key
+//! decides.
 
 use std::cmp::Ordering;
 
