@@ -140,6 +140,8 @@ impl Signature {
         if above > 0 {
             let nothing = Plan::new(Node::Union { inputs: Vec::new() }, point.schema.clone());
             writer.plan(&parts::with_part(plan, above, nothing), false)?;
+            // Places are counted from the point on, as masks are made there.
+            writer.places = 0;
         }
         if let Node::Aggregate(aggregate) = &point.node {
             writer.aggregate(aggregate)?;

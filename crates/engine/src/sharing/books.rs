@@ -256,8 +256,11 @@ impl Books {
     /// A member that waits wants something else now that more is known of its template. It stays as it is if others
     /// read it already, or if another member wants just that.
     pub fn wish_anew(&mut self, id: MemberId, wish: Wish, shape: Option<Arc<Shape>>) {
-        let is_alone = self.members.get(&id).is_some_and(|member| member.build.is_none() && member.readers.len() == 1);
-        if !is_alone || self.by_signature.contains_key(&wish.exact) {
+        let is_alone = |member: &Member| match member.readers.as_slice() {
+            [reader] => member.build.is_none() && reader.role == Role::Host && reader.fit.is_none(),
+            _ => false,
+        };
+        if !self.members.get(&id).is_some_and(is_alone) || self.by_signature.contains_key(&wish.exact) {
             return;
         }
         let Some(mut member) = self.remove(id) else { return };
@@ -328,6 +331,10 @@ impl Books {
     pub fn launched(&mut self, id: QueryId, run: &Arc<QueryRun>, groups: Option<Arc<Totals>>) -> bool {
         let Some(build) = self.builds.get_mut(&id) else { return false };
         build.run = Some(run.clone());
+        if groups.is_none() && build.scouts_for.take().is_some() {
+            // It will not say it, so nobody waits for that.
+            build.holds_own = build.holds;
+        }
         build.groups = groups;
         let mut wanted = false;
         for reader in

@@ -241,14 +241,15 @@ impl RunningPlan {
             let mut books = self.books.lock();
             let Some(build) = books.builds.get(&build) else { return };
             let found = build.run.clone().zip(build.template.clone()).map(|found| (found, build.members.len()));
-            let first = build.members.first().and_then(|member| books.members.get(member));
-            let measured = first.and_then(|member| member.wish.measured_for.clone()).zip(build.groups.clone());
+            let measured = build.scouts_for.clone().zip(build.groups.clone());
             match (measured, built) {
                 (Some((template, groups)), Built::State(_)) => {
                     books.together.note_groups(&template, groups.counts().bytes as usize);
                 }
-                // Nobody need wait for the next one to say it again.
-                (Some((template, _)), Built::Outgrown) => books.together.note_groups(&template, usize::MAX),
+                // Nobody need wait for the next one to say it, unless somebody has ended this one.
+                (Some((template, _)), built) if !built.is_cancelled() => {
+                    books.together.note_groups(&template, usize::MAX);
+                }
                 _ => {}
             }
             found
@@ -490,11 +491,18 @@ impl RunningPlan {
         let spool = Spool::new(on_built, part.schema.clone(), bytes_max, memory);
         let graph = launcher.compile(&part, spool.clone(), &context, &options)?;
         let run = launcher.create(context, build, &options, spool, Listed::No, Box::new(|_| {}));
-        if self.books.lock().launched(build, &run, graph.groups.clone()) {
+        let (is_wanted, jobs) = {
+            let mut books = self.books.lock();
+            let is_wanted = books.launched(build, &run, graph.groups.clone());
+            // One that does not count its groups keeps nobody.
+            (is_wanted, if graph.groups.is_none() { self.startable(&mut books) } else { vec![] })
+        };
+        if is_wanted {
             run.launch(graph);
         } else {
             run.cancel();
         }
+        jobs.into_iter().for_each(|job| self.start(job));
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
@@ -21,6 +21,13 @@ pub(crate) enum Built {
     /// Its rows became too many to be kept.
     Outgrown,
     Failed(Error),
+}
+
+impl Built {
+    /// Whether somebody has ended the run.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.kind() == ErrorKind::Cancelled)
+    }
 }
 
 /// Is told how a run ended.

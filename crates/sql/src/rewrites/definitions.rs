@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::algebra::{Column, ColumnId, Numbers, Relation, Scalar, WithId};
+use crate::unnesting::has_volatile;
 
 /// Operators that the definitions of one WITH become in the places that read them, at most. Of a chain in which each
 /// reads the one before twice, copies of copies would be as many as two to the length of the chain.
@@ -41,10 +42,15 @@ pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
                     replace(other, id, &definition, &columns, numbers);
                 }
             } else {
-                // A subquery of one value is computed before the rest, and so before the rows that are kept.
+                // A subquery of one value is computed before the rest, and so before the rows that are kept. The steps
+                // of a recursion run by themselves.
+                let with_steps = !has_volatile(&definition);
                 let others = definitions.iter_mut().chain(&mut kept).map(|(_, other, _)| other);
                 for other in others.chain(std::iter::once(&mut input)) {
                     replace_in_subqueries(other, id, &definition, &columns, numbers);
+                    if with_steps {
+                        replace_in_steps(other, id, &definition, &columns, numbers);
+                    }
                 }
                 kept.push((id, definition, columns));
             }
@@ -138,6 +144,16 @@ fn replace_in_subqueries(
     }
     for input in relation.inputs_mut() {
         replace_in_subqueries(input, id, definition, columns, numbers);
+    }
+}
+
+/// Puts copies of a definition into the steps of recursive queries that read it.
+fn replace_in_steps(relation: &mut Relation, id: WithId, definition: &Relation, columns: &[Column], numbers: &Numbers) {
+    if let Relation::Recursive(recursive) = relation {
+        replace(&mut recursive.step.0, id, definition, columns, numbers);
+    }
+    for input in relation.inputs_mut() {
+        replace_in_steps(input, id, definition, columns, numbers);
     }
 }
 

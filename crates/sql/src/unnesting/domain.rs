@@ -439,7 +439,14 @@ impl Domain {
 
 /// Whether equal values of a type may look different: -0 and 0, 1 day and 24 hours.
 fn tells_equal_apart(sql_type: &SqlType) -> bool {
-    matches!(sql_type, SqlType::Real | SqlType::Double | SqlType::Numeric(None) | SqlType::Interval)
+    match sql_type {
+        SqlType::Real | SqlType::Double | SqlType::Numeric(None) | SqlType::Interval => true,
+        SqlType::Array(element) => tells_equal_apart(element),
+        SqlType::Record(record) => record.iter().any(|field| tells_equal_apart(&field.sql_type)),
+        SqlType::Map(pair) => tells_equal_apart(&pair.0) || tells_equal_apart(&pair.1),
+        SqlType::Range(kind) | SqlType::Multirange(kind) => tells_equal_apart(&kind.element()),
+        _ => false,
+    }
 }
 
 fn is_one_row(relation: &Relation) -> bool {

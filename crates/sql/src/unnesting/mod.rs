@@ -575,7 +575,7 @@ fn pair_condition(left: Vec<Scalar>, comparison: Comparison, columns: &[Column])
 }
 
 /// Whether a relation computes something that is another value each time.
-fn has_volatile(relation: &Relation) -> bool {
+pub(crate) fn has_volatile(relation: &Relation) -> bool {
     relation.scalars().into_iter().any(Scalar::is_volatile) || relation.inputs().into_iter().any(has_volatile)
 }
 

@@ -25,7 +25,7 @@ pub(super) fn pulled(
     // Whether any row is asked for, or one that the join's condition chooses.
     let any_row = on.as_constant().and_then(Constant::as_bool) == Some(true);
     let pulling = Pulling { lefts, kind, any_row };
-    if !pulling.can(&relation) {
+    if !pulling.can(&relation, true) {
         return Err(Box::new(relation));
     }
     let mut pulled = Pulled { relation: Relation::one_row(), conditions: vec![], columns: vec![] };
@@ -63,33 +63,42 @@ impl Pulling<'_> {
         matches!(self.kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark(_))
     }
 
-    fn can(&self, relation: &Relation) -> bool {
+    /// `is_whole`: wherever the relation has a row, there is one above it, and its rows are not told apart there. Only
+    /// then it does not matter which of them LIMIT and DISTINCT ON choose.
+    fn can(&self, relation: &Relation, is_whole: bool) -> bool {
         if !self.depends(relation) {
             return true;
         }
         match relation {
-            Relation::Filter { input, .. } => self.can(input),
+            Relation::Filter { input, .. } => self.can(input, false),
             Relation::Map { input, columns } => {
                 let is_plain = columns.iter().all(|(_, scalar)| !self.reads_left(scalar));
                 // Above an inner join they are computed of the same rows. Where only existence counts, nobody reads
                 // them but the join's condition, into which they are not put.
-                (is_plain || *self.kind == JoinKind::Inner) && self.can(input)
+                (is_plain || *self.kind == JoinKind::Inner) && self.can(input, is_whole)
             }
             Relation::Join(join) => match join.kind {
-                JoinKind::Inner => self.can(&join.left) && self.can(&join.right),
+                JoinKind::Inner => self.can(&join.left, false) && self.can(&join.right, false),
                 JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Mark(_) | JoinKind::Single => {
                     let on = join.on.columns();
-                    self.can(&join.left)
+                    let keeps_left = !matches!(join.kind, JoinKind::Semi | JoinKind::Anti);
+                    self.can(&join.left, is_whole && keeps_left)
                         && !self.depends(&join.right)
                         && !self.reads_left(&join.on)
                         && !self.computed(&join.left).iter().any(|id| on.contains(id))
                 }
                 JoinKind::Full => false,
             },
-            Relation::Sort { input, keys } => keys.iter().all(|key| !self.reads_left(&key.scalar)) && self.can(input),
-            Relation::Distinct { input, .. } => self.asks_for_existence() && self.can(input),
+            Relation::Sort { input, keys } => {
+                keys.iter().all(|key| !self.reads_left(&key.scalar)) && self.can(input, is_whole)
+            }
+            Relation::Distinct { input, keeps_all, .. } => {
+                let may_choose = !keeps_all || self.any_row && is_whole;
+                self.asks_for_existence() && may_choose && self.can(input, is_whole)
+            }
             Relation::Limit(limit) => {
-                self.asks_for_existence() && self.any_row && is_at_least_one(limit) && self.can(&limit.input)
+                let may_choose = self.asks_for_existence() && self.any_row && is_whole;
+                may_choose && is_at_least_one(limit) && self.can(&limit.input, is_whole)
             }
             _ => false,
         }

@@ -28,6 +28,9 @@ const TABLE_BYTES_MIN: usize = 32 * 1024;
 /// power of two itself half of them are a little larger.
 const LOCAL_GROUPS: usize = 26 * 1024;
 
+/// Grouping sets at most that are looked up in arrays, of which each has its own.
+const DIRECT_SETS_MAX: usize = 16;
+
 /// When tables are flushed and how work is split. Tests make everything small.
 #[derive(Clone, Debug)]
 pub(super) struct Tuning {
@@ -200,7 +203,7 @@ impl Groups {
         if self.spread > 0 {
             self.encoded.encode_set(&program.layout, columns, set, rows, self.table.keys.keys.stride)?;
             self.table.append(&mut self.encoded, &mut ids)?;
-        } else if direct.code(&set.seen(columns), rows, bytes_max)? {
+        } else if program.sets.len() <= DIRECT_SETS_MAX && direct.code(&set.seen(columns), rows, bytes_max)? {
             let unknown = direct.find(&mut ids);
             if !unknown.is_empty() {
                 let picks = UInt32Array::from(unknown.clone());

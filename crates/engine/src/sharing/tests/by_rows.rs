@@ -71,6 +71,20 @@ fn first_groups_are_made_of_all_rows() {
 }
 
 #[test]
+fn filters_above_first_rows_leave_each_scan_its_conditions() {
+    let tables = Tables::new(3000);
+    let mut random = Random::new(16);
+    let plans = (0..40).map(|_| tables.some_of_first_pairs(&Wanted::random(&mut random))).collect::<Vec<_>>();
+    assert_eq!(way(&plans[0]), Some(Way::Rows));
+    for engine in engines() {
+        judge(&engine, &plans);
+        let info = engine.sharing();
+        assert!(!is_inline(&engine) || info.merged_queries_total > 30, "{info:?}");
+        assert_eq!(info.retries_total, 0);
+    }
+}
+
+#[test]
 fn different_values_are_counted_and_added_up_from_cells() {
     let tables = Tables::new(3000);
     let wanted = Wanted::between(10, 90);

@@ -628,6 +628,31 @@ impl Tables {
         projected: bool,
         filter: Option<PairFilter>,
     ) -> Plan {
+        let joined = self.pairs(left, kind, join_type, projected, filter);
+        let last = joined.schema.fields().len() - 1;
+        let number = (0..=last).find(|&index| *joined.schema.field(index).data_type() == DataType::Int64).unwrap();
+        let schema = joined.schema.clone();
+        let calls = vec![call(count_udaf(), int(1), &schema), call(sum_udaf(), column(number, &schema), &schema)];
+        aggregate_of(joined, &[last], calls)
+    }
+
+    /// Some of the first pairs of rows with equal keys: a filter above a limit above a join.
+    pub fn some_of_first_pairs(&self, wanted: &Wanted) -> Plan {
+        let pairs = self.pairs(self.rows(wanted), wanted.kind, JoinType::Inner, false, None);
+        let schema = pairs.schema.clone();
+        let keys = (0..schema.fields().len()).map(|index| key(index, &schema)).collect();
+        let node = Node::Sort { input: Box::new(pairs), keys, fetch: Some(30) };
+        let first = Plan { node, schema: schema.clone(), rows_estimate: Some(30), ordered: true };
+        let predicate = Expr::new(binary(column(1, &schema), Operator::Gt, int(20)), &schema).unwrap();
+        Plan {
+            node: Node::Filter { input: Box::new(first), predicate },
+            schema,
+            rows_estimate: Some(30),
+            ordered: true,
+        }
+    }
+
+    fn pairs(&self, left: Plan, kind: i64, join_type: JoinType, projected: bool, filter: Option<PairFilter>) -> Plan {
         let right = self.scan_u(kind);
         let on = vec![(Expr::column(0, &left.schema).unwrap(), Expr::column(0, &right.schema).unwrap())];
         let fields: Vec<_> = match join_type {
@@ -652,12 +677,7 @@ impl Tables {
             projection,
             runtime_filters: vec![],
         };
-        let joined = Plan::new(Node::HashJoin(join), Arc::new(Schema::new(fields)));
-        let last = joined.schema.fields().len() - 1;
-        let number = (0..=last).find(|&index| *joined.schema.field(index).data_type() == DataType::Int64).unwrap();
-        let schema = joined.schema.clone();
-        let calls = vec![call(count_udaf(), int(1), &schema), call(sum_udaf(), column(number, &schema), &schema)];
-        aggregate_of(joined, &[last], calls)
+        Plan::new(Node::HashJoin(join), Arc::new(Schema::new(fields)))
     }
 
     /// The sum of `1000 / x`, by `k`.
