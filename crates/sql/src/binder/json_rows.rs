@@ -80,8 +80,8 @@ impl<'n> Maker<'n> {
             SqlType::Array(element) if !matches!(**element, SqlType::Array(_)) => {
                 let value = self.nested("\"element\"", &element.to_string(), element)?;
                 Ok(format!(
-                    "CASE WHEN {kind}_typeof({json}) = 'array' THEN ARRAY(SELECT {value} \
-                     FROM {kind}_array_elements({json}) AS \"in\"(\"element\"))::{written} END"
+                    "CASE WHEN {kind}_typeof({json}) = 'array' THEN ARRAY(SELECT {value} FROM \
+                     {kind}_array_elements(CASE WHEN {kind}_typeof({json}) = 'array' THEN {json} END) AS \"in\"(\"element\"))::{written} END"
                 ))
             }
             SqlType::Array(_) | SqlType::Record(_) => {

@@ -124,13 +124,17 @@ impl Binder<'_> {
         let made = match (name, more) {
             ("histogram" | "histogram_exact", [bins]) => {
                 // What is beyond all bins is under infinity, which numerics do not have.
-                let first = match first.sql_type() {
-                    SqlType::Numeric(_) => self.cast(first.clone(), &SqlType::Double, Way::Explicit)?,
-                    _ => first.clone(),
+                let (first, bins) = match first.sql_type() {
+                    SqlType::Numeric(_) => {
+                        let bounds = SqlType::array_of(SqlType::Double);
+                        let first = self.cast(first.clone(), &SqlType::Double, Way::Explicit)?;
+                        (first, self.cast(bins.clone(), &bounds, Way::Explicit)?)
+                    }
+                    _ => (first.clone(), bins.clone()),
                 };
                 let values = self.collected(first, parts, place)?;
                 let is_exact = Scalar::Constant(Constant::boolean(name == "histogram_exact"));
-                self.call("histogram_in_bins", vec![values, bins.clone(), is_exact])?
+                self.call("histogram_in_bins", vec![values, bins, is_exact])?
             }
             ("bitstring_agg", bounds) => {
                 let values = self.collected(first.clone(), parts, place)?;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -40,7 +41,8 @@ impl AggregateUDFImpl for Extreme {
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let null = |field: &FieldRef| ScalarValue::try_new_null(field.data_type());
         let (value, key) = (null(&arguments.expr_fields[0])?, null(&arguments.expr_fields[1])?);
-        Ok(Box::new(Best { is_greatest: self.is_greatest, value, key }))
+        let data_type = arguments.expr_fields[0].data_type().clone();
+        Ok(Box::new(Best { is_greatest: self.is_greatest, data_type, value, key }))
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -58,6 +60,8 @@ impl AggregateUDFImpl for Extreme {
 #[derive(Debug)]
 struct Best {
     is_greatest: bool,
+    /// Of the value: arrays of lists may come without what the type says of the elements.
+    data_type: DataType,
     value: ScalarValue,
     key: ScalarValue,
 }
@@ -65,6 +69,10 @@ struct Best {
 impl Accumulator for Best {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let keys = &values[1];
+        let values = match values[0].data_type() == &self.data_type {
+            true => values[0].clone(),
+            false => cast(&values[0], &self.data_type)?,
+        };
         for row in (0..keys.len()).filter(|&row| keys.is_valid(row)) {
             let key = value_at(keys, row)?;
             let is_better = self.key.is_null()
@@ -72,7 +80,7 @@ impl Accumulator for Best {
                     .partial_cmp(&self.key)
                     .is_some_and(|order| if self.is_greatest { order.is_gt() } else { order.is_lt() });
             if is_better {
-                (self.key, self.value) = (key, value_at(&values[0], row)?);
+                (self.key, self.value) = (key, value_at(&values, row)?);
             }
         }
         Ok(())
@@ -107,11 +115,13 @@ mod tests {
         let keys: ArrayRef = Arc::new(Int64Array::from(vec![Some(2), Some(2), Some(1), None]));
         for (is_greatest, expected) in [(true, "b "), (false, "a")] {
             let null = || ScalarValue::Utf8View(None);
-            let mut best = Best { is_greatest, value: null(), key: ScalarValue::Int64(None) };
+            let data_type = DataType::Utf8View;
+            let mut best =
+                Best { is_greatest, data_type: data_type.clone(), value: null(), key: ScalarValue::Int64(None) };
             assert_eq!(best.evaluate().unwrap(), null());
             best.update_batch(&[values.clone(), keys.clone()]).unwrap();
             let state = best.state().unwrap().iter().map(|part| part.to_array().unwrap()).collect::<Vec<_>>();
-            let mut other = Best { is_greatest, value: null(), key: ScalarValue::Int64(None) };
+            let mut other = Best { is_greatest, data_type, value: null(), key: ScalarValue::Int64(None) };
             other.merge_batch(&state).unwrap();
             assert_eq!(other.evaluate().unwrap(), ScalarValue::Utf8View(Some(expected.to_owned())));
         }
