@@ -205,7 +205,7 @@ impl Domain {
     }
 
     /// Expressions over the input that a condition says to be equal to the domain's columns, if it does so of all,
-    /// under new columns; and the rest of the condition. Not of types whose equal values may differ.
+    /// under new columns; and the rest of the condition.
     fn stand_ins(
         &self,
         input: &Relation,
@@ -230,8 +230,7 @@ impl Domain {
             };
             match pair {
                 Some((id, inner))
-                    if self.columns.iter().any(|(outer, _)| outer.id == id && !tells_equal_apart(&outer.sql_type))
-                        && !found.contains_key(&id) =>
+                    if self.columns.iter().any(|(outer, _)| outer.id == id) && !found.contains_key(&id) =>
                 {
                     found.insert(id, inner);
                 }
@@ -434,18 +433,6 @@ impl Domain {
             columns,
         };
         Ok((Relation::Recursive(recursive), self.standing_of(&own)))
-    }
-}
-
-/// Whether equal values of a type may look different: -0 and 0, 1 day and 24 hours.
-fn tells_equal_apart(sql_type: &SqlType) -> bool {
-    match sql_type {
-        SqlType::Real | SqlType::Double | SqlType::Numeric(None) | SqlType::Interval => true,
-        SqlType::Array(element) => tells_equal_apart(element),
-        SqlType::Record(record) => record.iter().any(|field| tells_equal_apart(&field.sql_type)),
-        SqlType::Map(pair) => tells_equal_apart(&pair.0) || tells_equal_apart(&pair.1),
-        SqlType::Range(kind) | SqlType::Multirange(kind) => tells_equal_apart(&kind.element()),
-        _ => false,
     }
 }
 

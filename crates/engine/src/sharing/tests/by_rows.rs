@@ -56,14 +56,11 @@ fn merged_queries_answer_as_lone_ones() {
     }
 }
 
-#[test]
-fn first_groups_are_made_of_all_rows() {
-    let tables = Tables::new(3000);
-    let mut random = Random::new(6);
-    let plans = (0..40).map(|_| tables.first_floats(&Wanted::random(&mut random), 3)).collect::<Vec<_>>();
+/// Queries of one template, most of which go together by rows, answer as lone ones.
+fn assert_merged_by_rows(plans: &[Plan]) {
     assert_eq!(way(&plans[0]), Some(Way::Rows));
     for engine in engines() {
-        judge(&engine, &plans);
+        judge(&engine, plans);
         let info = engine.sharing();
         assert!(!is_inline(&engine) || info.merged_queries_total > 30, "{info:?}");
         assert_eq!(info.retries_total, 0);
@@ -71,17 +68,19 @@ fn first_groups_are_made_of_all_rows() {
 }
 
 #[test]
+fn first_groups_are_made_of_all_rows() {
+    let tables = Tables::new(3000);
+    let mut random = Random::new(6);
+    let plans = (0..40).map(|_| tables.first_floats(&Wanted::random(&mut random), 3)).collect::<Vec<_>>();
+    assert_merged_by_rows(&plans);
+}
+
+#[test]
 fn filters_above_first_rows_leave_each_scan_its_conditions() {
     let tables = Tables::new(3000);
     let mut random = Random::new(16);
     let plans = (0..40).map(|_| tables.some_of_first_pairs(&Wanted::random(&mut random))).collect::<Vec<_>>();
-    assert_eq!(way(&plans[0]), Some(Way::Rows));
-    for engine in engines() {
-        judge(&engine, &plans);
-        let info = engine.sharing();
-        assert!(!is_inline(&engine) || info.merged_queries_total > 30, "{info:?}");
-        assert_eq!(info.retries_total, 0);
-    }
+    assert_merged_by_rows(&plans);
 }
 
 #[test]
