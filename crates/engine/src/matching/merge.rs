@@ -29,7 +29,7 @@ use diligence_base::{Error, Result};
 use super::masks::{first_of_each, with_mask};
 use super::parameters::Parameters;
 use super::signature::Signature;
-use super::{parts, regroup, residuals};
+use super::{pair_conditions, parts, regroup};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
 use crate::plan::{Node, Plan, SortKey, estimates};
@@ -74,7 +74,7 @@ pub(crate) struct Template {
 impl Template {
     /// That of what is below a query's cut; `None` if it cannot be merged with others.
     pub fn of(part: &Plan, options: &QueryOptions) -> Option<Self> {
-        let lifted = residuals::lifted(part).ok()?;
+        let lifted = pair_conditions::lifted(part).ok()?;
         let part = lifted.as_ref().unwrap_or(part);
         let above = depth_of_point(part);
         let point = parts::part_below(part, above)?;
@@ -124,7 +124,7 @@ fn first_rows(part: &Plan, above: usize) -> Option<(&[SortKey], usize)> {
 
 /// The run for several queries of a template, of one of which `part` is what is below its cut.
 pub(crate) fn merged(way: Way, part: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
-    let lifted = residuals::lifted(part)?;
+    let lifted = pair_conditions::lifted(part)?;
     let part = lifted.as_ref().unwrap_or(part);
     match way {
         Way::Cells => regroup::merged(part, queries),

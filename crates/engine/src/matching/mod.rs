@@ -7,8 +7,8 @@
 //! * [`shape`], [`order`], [`subsumption`]: whether rows that are there have what a plan wants, and more, and what is
 //!   to be done with them then.
 //! * [`merge`]: one plan that answers several queries: [`masks`] say which of them want a row; [`regroup`] and
-//!   [`quotient`] put [`cells`] together to groups, and [`different`] what is computed of different
-//!   values, of which [`value_counts`] tells how many there are; [`residuals`] takes conditions out of joins for that.
+//!   [`quotient`] put [`cells`] together to groups, and [`different`] what is computed of different values, of which
+//!   [`value_counts`] tells how many there are; [`pair_conditions`] takes conditions out of joins for that.
 //! * [`common`]: what one plan has in several places.
 //!
 //! Invariant: functions of plans, without any state. Nothing here knows a query that runs, or what is kept.
@@ -21,11 +21,11 @@ mod different;
 pub(crate) mod masks;
 pub(crate) mod merge;
 pub(crate) mod order;
+mod pair_conditions;
 pub(crate) mod parameters;
 pub(crate) mod parts;
 mod quotient;
 pub(crate) mod regroup;
-mod residuals;
 pub(crate) mod shape;
 pub(crate) mod signature;
 pub(crate) mod subsumption;
