@@ -140,6 +140,10 @@ async def asyncpg_all():
     async with connection.transaction():
         seen = [record[0] async for record in connection.cursor("SELECT * FROM generate_series(1::BIGINT, 250) AS g(value)", prefetch=50)]
         assert len(seen) == 250
+        cursor = await connection.cursor("SELECT * FROM generate_series(1::BIGINT, 250) AS g(value)")
+        assert [len(await cursor.fetch(2)), await cursor.forward(3), (await cursor.fetchrow())[0]] == [2, 3, 6]
+    assert await connection.fetchval("SELECT $1::int[]", [[1, 2], [3, 4]]) == [[1, 2], [3, 4]]
+    assert await connection.fetchval("SELECT array_agg(row(1, 'a'::text))") == [(1, "a")]
     await connection.execute("CREATE TABLE c (a BIGINT, b TEXT, c DOUBLE)")
     await connection.copy_records_to_table("c", records=[(1, "x", 0.5), (2, None, None)])
     assert [tuple(record) for record in await connection.fetch("SELECT * FROM c ORDER BY a")] == [(1, "x", 0.5), (2, None, None)]

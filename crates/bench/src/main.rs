@@ -16,6 +16,7 @@ mod curve;
 mod due;
 mod index_costs;
 mod mixes;
+mod page;
 mod planning;
 mod policies;
 mod pool;
@@ -74,6 +75,8 @@ enum Benchmark {
     Clients(clients::ClientsArguments),
     /// Clients of a server whose questions a grammar has drawn from a seed, other ones for each seed, beside rivals.
     Random(random::RandomArguments),
+    /// Pages of ten charts over one filter: all at once, and each alone.
+    Page(page::PageArguments),
     /// Records of 100 bytes from Parquet to Parquet, in order, at several memory budgets, beside rivals.
     Sort(budgets::SortArguments),
     /// TPC-H lines joined with their orders at several memory budgets, beside rivals.
@@ -127,6 +130,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Satellites(arguments) => concurrent::satellites::run(arguments, &command.data)?,
         Benchmark::Clients(arguments) => clients::run(arguments, &command.data)?,
         Benchmark::Random(arguments) => random::run(arguments, &command.data)?,
+        Benchmark::Page(arguments) => page::run(arguments, &command.data)?,
         Benchmark::Sort(arguments) => budgets::sort(arguments, &command.data)?,
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,

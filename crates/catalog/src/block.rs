@@ -34,7 +34,7 @@ impl SessionCatalogs {
         match self.mark() {
             Some(mark) => StatementBlock { within: Within::Session(self.clone()), begun: Mutex::new(Some(mark)) },
             None => {
-                let own = Transaction::begin_as(self.shared().clone(), self.owner());
+                let own = Transaction::begin_as(self.shared().clone(), self.owner()).of_statement();
                 let begun = Mutex::new(Some(own.mark()));
                 StatementBlock { within: Within::Own(own), begun }
             }

@@ -25,6 +25,7 @@ use crate::carried::Carried;
 use crate::deferred::DeferredConstraints;
 use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
 use crate::key_store::KeyStore;
+use crate::lock_guard::LockGuard;
 use crate::locks::{LockOwner, Locks};
 use crate::moment::micros_now;
 use crate::moved::MovedRows;

@@ -1,7 +1,7 @@
 //! Declustering: which fragment of its table a row belongs to, and in which order the rows of a fragment lie on disk.
 //!
-//! The strategies are those of Gamma (DeWitt et al., "The Gamma Database Machine Project", 1990, section 2): round
-//! robin, hashed, and ranges, whose bounds are given or make fragments of equal size.
+//! The strategies are those of Gamma (DeWitt et al., "A Performance Analysis of the Gamma Database Machine", 1988,
+//! section 2.2): round robin, hashed, and ranges, whose bounds are given or make fragments of equal size.
 //!
 //! A table declares a [`Distribution`]; a [`Placement`] is one made ready for the table's columns. The fragment of a
 //! row follows from its values and its number alone, so a log that is replayed gives each row its fragment again.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray};
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_memory::{QueryMemory, Reservation};
@@ -15,6 +15,7 @@ use diligence_types::SqlType;
 use diligence_types::enum_type::EnumType;
 use sqlparser::ast::{self, Expr};
 
+use crate::composites::{columns_with, has_made_type};
 use crate::{
     Catalog, CatalogSnapshot, EnumDefinition, NativeTable, NewRows, Object, ObjectRef, Relation, RelationName,
     TableAlteration,
@@ -64,20 +65,8 @@ impl CatalogSnapshot {
 
 /// Whether a column's values are, or have in them, an enum; and whether nothing but its text forms has to change.
 fn has_enum(field: &FieldRef, oid: u32) -> Option<bool> {
-    fn inside(sql_type: &SqlType, oid: u32) -> bool {
-        match sql_type {
-            SqlType::Enum(one) => one.oid == oid,
-            SqlType::Domain(one) => one.oid == oid || inside(&one.base, oid),
-            SqlType::Collated(one) => one.collation.oid == oid,
-            SqlType::Array(element) => inside(element, oid),
-            SqlType::Record(fields) if fields.composite_name().is_some_and(|name| name.oid == oid) => true,
-            SqlType::Record(fields) => fields.iter().any(|field| inside(&field.sql_type, oid)),
-            SqlType::Map(pair) => inside(&pair.0, oid) || inside(&pair.1, oid),
-            _ => false,
-        }
-    }
     let sql_type = SqlType::of_field(field)?;
-    inside(&sql_type, oid).then(|| match &sql_type {
+    has_made_type(&sql_type, oid).then(|| match &sql_type {
         SqlType::Enum(_) => true,
         SqlType::Array(element) => matches!(**element, SqlType::Enum(_)),
         _ => false,
@@ -89,25 +78,16 @@ fn is_of(sql_type: &SqlType, oid: u32) -> bool {
     matches!(sql_type.base().innermost(), SqlType::Enum(one) if one.oid == oid)
 }
 
-/// The columns with another version of an enum.
-fn with_enum(columns: &SchemaRef, one: &Arc<EnumType>) -> Result<SchemaRef> {
-    let field = |field: &FieldRef| {
-        let sql_type = match (has_enum(field, one.oid), SqlType::of_field(field)) {
-            (None, _) => return Ok(field.clone()),
-            (Some(true), Some(SqlType::Array(_))) => SqlType::array_of(SqlType::Enum(one.clone())),
-            (Some(true), _) => SqlType::Enum(one.clone()),
-            (Some(false), _) => {
-                let message = format!(
-                    "the labels of {one} cannot change while column \"{}\" has it inside of others",
-                    field.name()
-                );
-                return Err(Error::unsupported(message).with_code("0A000"));
-            }
-        };
-        Ok(Arc::new(sql_type.field(field.name(), field.is_nullable())))
-    };
-    let fields = columns.fields().iter().map(field).collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(Schema::new(fields)))
+/// Fails with 0A000 if a column has an enum within another type: its values cannot get another label there.
+fn refuse_inside(columns: &SchemaRef, one: &EnumType) -> Result<()> {
+    match columns.fields().iter().find(|field| has_enum(field, one.oid) == Some(false)) {
+        None => Ok(()),
+        Some(field) => {
+            let message =
+                format!("the labels of {one} cannot change while column \"{}\" has it inside of others", field.name());
+            Err(Error::unsupported(message).with_code("0A000"))
+        }
+    }
 }
 
 impl Catalog {
@@ -118,8 +98,8 @@ impl Catalog {
 
     /// Makes an enum another one, with the columns that have it. Rows that have a label with another name are counted
     /// in `memory`. To be called in a block: it makes several changes. Fails with kind `Input` if the enum has been
-    /// dropped or its name is taken, with 0A000 where a column has it within another type, as rows are read, and as a
-    /// log fails.
+    /// dropped or its name is taken, with 0A000 where a label gets another name and a column has it within another
+    /// type, as rows are read, and as a log fails.
     pub fn change_enum(&self, object: &ObjectRef, change: &EnumChange, memory: &QueryMemory) -> Result<()> {
         let EnumChange { definition, name, renamed } = change;
         let one = Arc::new(definition.of_object(object.id, name));
@@ -132,13 +112,12 @@ impl Catalog {
         }
         let own = ObjectRef { id: object.id, name: name.clone() };
         self.replace(&own, Relation::Enum(Arc::new(definition.clone())))?;
+        let changed = SqlType::Enum(one.clone());
+        self.change_within_composites(&changed)?;
         let snapshot = self.snapshot();
         for table in snapshot.all_objects() {
             let Relation::Native(rows) = &table.relation else { continue };
-            if rows.schema().fields().iter().all(|field| has_enum(field, one.oid).is_none()) {
-                continue;
-            }
-            let columns = with_enum(rows.schema(), &one)?;
+            let Some(columns) = columns_with(rows.schema(), &changed) else { continue };
             match renamed {
                 None => {
                     let places = (0..columns.fields().len()).map(Some).collect();
@@ -147,6 +126,7 @@ impl Catalog {
                     self.alter(&table.reference(), table.version, alteration, &memory.reservation(HOLDER))?;
                 }
                 Some((old, new)) => {
+                    refuse_inside(rows.schema(), &one)?;
                     let next = self.with_label(rows, &columns, one.oid, (old, new), memory)?;
                     self.rewrite(&table.reference(), table.version, next, &[], (vec![], 0))?;
                 }

@@ -12,25 +12,13 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 
 use crate::catalog::{Inside, not_in_memory};
-use crate::locks::{LOCK_NOT_AVAILABLE, LockOwner, LockRequest, Locks, RowLock, TableLock};
+use crate::lock_guard::LockGuard;
+use crate::locks::{LOCK_NOT_AVAILABLE, LockOwner, LockRequest, NAMES, RowLock, TableLock};
 use crate::pieces::conflict;
 use crate::referred::{ChangingRows, GoneKeys, KeptKeys};
 use crate::rules::{Key, ReferenceAction};
 use crate::snapshot::Root;
-use crate::{Catalog, Declaration, NativeTable, NewRows, ObjectRef, Relation};
-
-/// Locks of a statement outside of a transaction; given back when it is dropped.
-#[derive(Debug)]
-#[must_use]
-pub struct LockGuard(Option<(Arc<Locks>, LockOwner)>);
-
-impl Drop for LockGuard {
-    fn drop(&mut self) {
-        if let Some((locks, owner)) = &self.0 {
-            locks.end_transaction(*owner);
-        }
-    }
-}
+use crate::{Catalog, Declaration, NativeTable, NewRows, ObjectRef, Relation, RelationName};
 
 /// What is done where another transaction has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,8 +50,16 @@ impl Key {
     }
 }
 
+/// A number that no other name has, most likely.
+fn number_of_name(name: &RelationName) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (&name.schema, &name.name).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// The rows of a table among some names.
-fn rows_in<'a>(root: &'a Root, table: &ObjectRef) -> Option<&'a NativeTable> {
+pub(crate) fn rows_in<'a>(root: &'a Root, table: &ObjectRef) -> Option<&'a NativeTable> {
     match &root.get(&table.name).filter(|object| object.id == table.id)?.relation {
         Relation::Native(rows) => Some(rows),
         _ => None,
@@ -125,10 +121,11 @@ impl Catalog {
             true => RowLock::Update,
             false => RowLock::NoKeyUpdate,
         };
-        let hashes = GoneKeys::hashes(&gone);
+        let hashes = self.gone_hashes(by, &change, &gone, &keys)?;
         let request = LockRequest {
             rows: &rows,
             row_mode,
+            rows_go: true,
             keys: &keys,
             gone: &hashes,
             ..LockRequest::of_table(table.id, mode, may_pass)
@@ -152,7 +149,8 @@ impl Catalog {
         let newest = inside.base.newest();
         if let Some(newest) = rows_in(&newest, table) {
             // Where the columns are others, by this transaction or another, its commit finds out.
-            let has_newer = relation.is_declared_as(newest) && newest.has_newer(&inserted, first_own)?;
+            let has_newer =
+                relation.is_declared_as(newest) && newest.has_beside(&inserted, &[], |number| number >= first_own)?;
             if has_newer || !rows.iter().all(|row| newest.has_row(*row)) {
                 return Err(conflict());
             }
@@ -164,6 +162,23 @@ impl Catalog {
             true => Ok(LockGuard(None)),
             false => Err(conflict()),
         }
+    }
+
+    /// The hashes of keys that go: of those that others refer to, and of all unique ones, if anybody keeps some.
+    fn gone_hashes(
+        &self,
+        by: LockOwner,
+        change: &ChangingRows<'_>,
+        gone: &[GoneKeys],
+        come: &[u64],
+    ) -> Result<Vec<u64>> {
+        let mut hashes = GoneKeys::hashes(gone);
+        if self.locks().has_keepers(self.inside().map_or(by, |inside| inside.owner), change.object.id) {
+            hashes.extend(change.table.gone_hashes(change.deleted, come)?);
+            hashes.sort_unstable();
+            hashes.dedup();
+        }
+        Ok(hashes)
     }
 
     /// Locks keys of other tables that rows come to refer to, and the rows that have them, as SELECT … FOR KEY SHARE
@@ -216,7 +231,8 @@ impl Catalog {
             let rows = &referring.rows[..referring.rows.partition_point(|row| *row < first_own)];
             let hashes = GoneKeys::hashes(&gone);
             let of_table = LockRequest::of_table(object.id, mode, may_pass);
-            self.take(owner, &LockRequest { rows, row_mode, gone: &hashes, ..of_table }, LockWay::Wait)?;
+            let rows_go = referring.reference.changes_rows();
+            self.take(owner, &LockRequest { rows, row_mode, rows_go, gone: &hashes, ..of_table }, LockWay::Wait)?;
             let newest = newest.as_ref().and_then(|newest| rows_in(newest, &object.reference()));
             if newest.is_some_and(|newest| rows.iter().any(|row| !newest.has_row(*row))) {
                 return Err(conflict());
@@ -251,6 +267,46 @@ impl Catalog {
         Ok(LockGuard((!may_pass).then(|| (self.locks().clone(), by))))
     }
 
+    /// Has nobody else make anything of these names until the transaction ends or, outside of one, the guard. `by` has
+    /// the locks outside. Fails with code `MUST_WAIT` if another transaction makes something of one of them, 40P01 if
+    /// that waits for this one, and 40001 if something has come or gone since the transaction's statement began.
+    pub fn lock_names(&self, by: LockOwner, names: &[RelationName]) -> Result<LockGuard> {
+        let mut keys = names.iter().map(number_of_name).collect::<Vec<_>>();
+        keys.sort_unstable();
+        keys.dedup();
+        let inside = self.inside();
+        let owner = inside.map_or(by, |inside| inside.owner);
+        let of_names = LockRequest::of_table(NAMES, TableLock::RowExclusive, inside.is_some());
+        self.take(owner, &LockRequest { keys: &keys, ..of_names }, LockWay::Wait)?;
+        let Some(inside) = inside else { return Ok(LockGuard(Some((self.locks().clone(), by)))) };
+        let (start, newest) = (inside.start.lock().clone(), inside.base.newest());
+        let known = |root: &Root, name: &RelationName| match name.schema.is_empty() {
+            true => root.schemas.get(&name.name).map(|schema| schema.id),
+            false => root.get(name).map(|object| object.id),
+        };
+        match names.iter().all(|name| known(&start, name) == known(&newest, name)) {
+            true => Ok(LockGuard(None)),
+            false => Err(conflict()),
+        }
+    }
+
+    /// Has what a new view names stay until the transaction ends; outside of one, nothing comes in between. Fails with
+    /// code `MUST_WAIT` if another transaction drops or alters it, 40P01 if that waits for this one, and 40001 if it
+    /// has gone or has another name.
+    pub fn lock_named(&self, named: &[ObjectRef]) -> Result<()> {
+        let Some(inside) = self.inside() else { return Ok(()) };
+        for object in named {
+            let request = LockRequest::of_table(object.id, TableLock::AccessShare, true);
+            self.take(inside.owner, &request, LockWay::Wait)?;
+        }
+        let (start, newest) = (inside.start.lock().clone(), inside.base.newest());
+        let is_there = |root: &Root, object: &ObjectRef| root.get(&object.name).is_some_and(|now| now.id == object.id);
+        match named.iter().all(|object| !is_there(&start, object) || is_there(&newest, object)) {
+            true => Ok(()),
+            false => Err(conflict()),
+        }
+    }
+
     /// Fails with code 40001 if others have changed one of these tables since the transaction's statement began, so
     /// that it does not see all of the rows.
     pub fn check_all_seen(&self, tables: &[ObjectRef]) -> Result<()> {
@@ -278,8 +334,8 @@ impl Catalog {
     }
 
     /// Locks a row, as SELECT … FOR UPDATE does, until the transaction or, outside of one, the statement of `by` ends
-    /// ([`Locks::end_transaction`]). Fails as [`lock_change`](Self::lock_change) does, and with code 55P03 for good
-    /// where it may not wait.
+    /// ([`Locks::end_transaction`](crate::locks::Locks::end_transaction)). Fails as [`lock_change`](Self::lock_change)
+    /// does, and with code 55P03 for good where it may not wait.
     pub fn lock_row(
         &self,
         by: LockOwner,
@@ -295,7 +351,12 @@ impl Catalog {
             return Ok(RowsLocked::Locked);
         }
         let of_table = LockRequest::of_table(table.id, TableLock::RowShare, self.inside().is_some());
-        let request = LockRequest { rows: &[row], row_mode, ..of_table };
+        // The row may get another number meanwhile, not another key.
+        let kept = match row_mode {
+            RowLock::KeyShare => relation.row(row)?.map_or(Ok(vec![]), |row| relation.unique_hashes(&[row]))?,
+            _ => vec![],
+        };
+        let request = LockRequest { rows: &[row], row_mode, kept: &kept, ..of_table };
         if !self.take(owner, &request, way)? {
             if way == LockWay::Skip {
                 return Ok(RowsLocked::Skipped);
@@ -342,7 +403,7 @@ impl Catalog {
 
     /// The number of the first row that only the transaction sees; of no row, outside of one. `None` if it has made the
     /// table itself, or all its rows anew.
-    fn first_own(&self, table: &ObjectRef, now: &NativeTable) -> Option<i64> {
+    pub(crate) fn first_own(&self, table: &ObjectRef, now: &NativeTable) -> Option<i64> {
         let Some(Inside { start, .. }) = self.inside() else { return Some(i64::MAX) };
         let start = start.lock();
         rows_in(&start, table).filter(|start| start.origin() == now.origin()).map(NativeTable::next_number)
@@ -362,7 +423,7 @@ mod tests {
     use crate::locks::MUST_WAIT;
     use crate::rules::{Check, KeyKind, TableRules};
     use crate::transaction::Transaction;
-    use crate::{DEFAULT_SCHEMA, Object, RelationName, RowChange, TableAlteration};
+    use crate::{DEFAULT_SCHEMA, Object, RowChange, TableAlteration};
 
     fn batch(values: &[i64]) -> RecordBatch {
         RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()

@@ -22,6 +22,7 @@
 //!
 //! What a transaction has taken behind a savepoint is free when it goes back to it ([`savepoints`]).
 
+mod numbers;
 mod savepoints;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -34,6 +35,7 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use parking_lot::Mutex;
 
+use self::numbers::NumberSet;
 pub use self::savepoints::LockMark;
 use self::savepoints::{Holders, Marks, is_same_hold};
 use crate::position::LogPosition;
@@ -175,6 +177,8 @@ pub struct LockRequest<'a> {
     pub rows: &'a [i64],
     /// How they are locked.
     pub row_mode: RowLock,
+    /// Whether they go, for good or for others that take their places.
+    pub rows_go: bool,
     /// The hashes of keys that come, ascending.
     pub keys: &'a [u64],
     /// The hashes of keys that rows of other tables come to refer to, ascending. Several owners may have one.
@@ -188,7 +192,8 @@ pub struct LockRequest<'a> {
 impl LockRequest<'_> {
     /// The table in some way, and nothing in it.
     pub fn of_table(table: ObjectId, mode: TableLock, may_pass: bool) -> Self {
-        Self { table, mode, rows: &[], row_mode: RowLock::KeyShare, keys: &[], kept: &[], gone: &[], may_pass }
+        let (row_mode, rows_go) = (RowLock::KeyShare, false);
+        Self { table, mode, rows: &[], row_mode, rows_go, keys: &[], kept: &[], gone: &[], may_pass }
     }
 
     /// Whether several owners may have a thing of it in the same way.
@@ -228,6 +233,9 @@ impl Wanted {
     }
 }
 
+/// Stands for the names of what is made: the hash of each is a key of it.
+pub(crate) const NAMES: ObjectId = ObjectId(u64::MAX);
+
 /// All locks of a database.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -254,8 +262,8 @@ struct State {
 #[derive(Debug, Default)]
 struct Held {
     modes: Vec<TableLock>,
-    /// By [`RowLock`].
-    rows: [NumberSet; 4],
+    /// By [`RowLock`]: those that stay, then those that go.
+    rows: [NumberSet; 2 * RowLock::ALL.len()],
     keys: NumberSet,
     kept: NumberSet,
     gone: NumberSet,
@@ -307,53 +315,6 @@ pub enum GivenUp {
     TimeOver,
     /// Somebody cancelled its statement.
     Cancelled,
-}
-
-/// Numbers in sorted runs, of which a later one is at most half as long as the one before.
-#[derive(Debug, Default)]
-struct NumberSet {
-    runs: Vec<Vec<u64>>,
-}
-
-/// Numbers for which the one side is searched, not walked along, if there are so many more on the other.
-const SEARCH_FACTOR: usize = 16;
-
-impl NumberSet {
-    /// Adds numbers, which ascend.
-    fn add(&mut self, mut numbers: Vec<u64>) {
-        if numbers.is_empty() {
-            return;
-        }
-        while let Some(last) = self.runs.pop_if(|last| last.len() < 2 * numbers.len()) {
-            numbers.extend(last);
-            numbers.sort_unstable();
-            numbers.dedup();
-        }
-        self.runs.push(numbers);
-    }
-
-    /// The first of these numbers, which ascend, that is in the set.
-    fn first_of(&self, numbers: &[u64]) -> Option<u64> {
-        self.runs.iter().find_map(|run| {
-            let (few, many) = if numbers.len() < run.len() { (numbers, run.as_slice()) } else { (&**run, numbers) };
-            if few.len() * SEARCH_FACTOR < many.len() {
-                return few.iter().find(|number| many.binary_search(number).is_ok()).copied();
-            }
-            let mut many = many.iter().peekable();
-            few.iter().copied().find(|number| {
-                while many.next_if(|other| *other < number).is_some() {}
-                many.peek() == Some(&number)
-            })
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    fn len(&self) -> usize {
-        self.runs.iter().map(Vec::len).sum()
-    }
 }
 
 /// Rows as numbers of a set.
@@ -412,6 +373,35 @@ impl Locks {
         let passed = state.conflict(owner, request).ok()?;
         state.add(owner, request);
         Some(passed)
+    }
+
+    /// Whether another owner has a row that goes.
+    pub fn goes(&self, owner: LockOwner, table: ObjectId, row: i64) -> bool {
+        self.state.lock().taker(owner, table, row).is_some()
+    }
+
+    /// Has the owner wait for another one that has one of these rows, which go; it takes nothing. Gives the place in
+    /// the log up to which it has to see changes, where it passes them. Fails as [`take`](Self::take) does.
+    pub fn wait_for_going(
+        &self,
+        owner: LockOwner,
+        table: ObjectId,
+        rows: &[i64],
+        may_pass: bool,
+    ) -> Result<LogPosition> {
+        let mut state = self.state.lock();
+        let mut passed = 0;
+        for row in rows {
+            let Some(other) = state.taker(owner, table, *row) else { continue };
+            match state.settling.get(&other).filter(|_| may_pass) {
+                Some(position) => passed = passed.max(*position),
+                None => {
+                    let wanted = Wanted::Row(table, *row);
+                    return Err(state.queue(owner, other, Want { wanted, may_pass, is_shared: true }));
+                }
+            }
+        }
+        Ok(passed)
     }
 
     /// The owner's changes are in the log: others that may pass its locks go on, and see the changes.
@@ -485,32 +475,29 @@ impl Locks {
         state.wake(owner, |_| true);
     }
 
+    /// A statement of an owner outside of a transaction has ended, or waits from now on: what it has is free.
+    pub fn end_statement(&self, owner: LockOwner) {
+        self.state.lock().end(owner);
+    }
+
     /// The owner's transaction has ended: all is free that it has, but numbers that stay.
     pub fn end_transaction(&self, owner: LockOwner) {
         let mut state = self.state.lock();
         state.waiting.remove(&owner);
-        state.settling.remove(&owner);
-        state.marks.remove(&owner);
-        let mut freed = HashSet::new();
-        state.advisory.retain(|key, holds| {
-            let before = holds.len();
-            holds.retain(|hold| hold.owner != owner || hold.is_lasting);
-            if holds.len() < before {
-                freed.insert(*key);
-            }
-            !holds.is_empty()
-        });
-        state.release_tables(owner);
-        state.wake(owner, |wanted| match wanted {
-            Wanted::Advisory(key) => freed.contains(&key),
-            _ => true,
-        });
+        state.end(owner);
     }
 
     /// Whether anybody else has something of a table.
     pub fn has_others(&self, owner: LockOwner, table: ObjectId) -> bool {
         let state = self.state.lock();
         state.tables.get(&table).is_some_and(|holders| holders.keys().any(|(other, _)| *other != owner))
+    }
+
+    /// Whether anybody else keeps a key of a table.
+    pub fn has_keepers(&self, owner: LockOwner, table: ObjectId) -> bool {
+        let state = self.state.lock();
+        let mut holders = state.tables.get(&table).into_iter().flatten();
+        holders.any(|((other, _), held)| *other != owner && !held.kept.is_empty())
     }
 
     /// Gives back what the owner has of tables; it waits for what it waits for.
@@ -548,7 +535,7 @@ impl Locks {
     pub fn shown(&self) -> Vec<ShownLock> {
         let state = self.state.lock();
         let mut shown = Vec::new();
-        for (table, holders) in &state.tables {
+        for (table, holders) in state.tables.iter().filter(|(table, _)| **table != NAMES) {
             let first_of_table = shown.len();
             for ((owner, _), held) in holders {
                 let granted = |kind, mode: String, count| ShownLock {
@@ -562,7 +549,8 @@ impl Locks {
                     behind: None,
                 };
                 shown.extend(held.modes.iter().map(|mode| granted("relation", mode.name().to_owned(), 1)));
-                for (mode, rows) in RowLock::ALL.iter().zip(&held.rows).filter(|(_, rows)| !rows.is_empty()) {
+                let rows = RowLock::ALL.iter().cycle().zip(&held.rows);
+                for (mode, rows) in rows.filter(|(_, rows)| !rows.is_empty()) {
                     shown.push(granted("tuple", mode.name().to_owned(), rows.len()));
                 }
                 let keys =
@@ -593,7 +581,7 @@ impl Locks {
                 Wanted::Key(..) | Wanted::Kept(..) | Wanted::Gone(..) => ("key", None),
                 Wanted::Advisory(key) => ("advisory", Some(key)),
             };
-            let (table, behind) = (waiting.wanted.table(), Some(waiting.behind));
+            let (table, behind) = (waiting.wanted.table().filter(|table| *table != NAMES), Some(waiting.behind));
             let mode = "ExclusiveLock".to_owned();
             shown.push(ShownLock { owner: *owner, kind, table, advisory, mode, count: 1, is_granted: false, behind });
         }
@@ -608,7 +596,8 @@ impl Held {
         if self.modes.iter().any(|mode| mode.excludes(request.mode)) {
             return Some(Wanted::Table(table));
         }
-        let mut kinds = RowLock::ALL.iter().zip(&self.rows).filter(|(mode, _)| mode.excludes(request.row_mode));
+        let kinds = RowLock::ALL.iter().cycle().zip(&self.rows);
+        let mut kinds = kinds.filter(|(mode, _)| mode.excludes(request.row_mode));
         let row = kinds.find_map(|(_, held)| held.first_of(rows));
         let row = row.map(|row| Wanted::Row(table, row.cast_signed()));
         row.or_else(|| self.keys.first_of(request.keys).map(|key| Wanted::Key(table, key)))
@@ -638,6 +627,13 @@ impl State {
         Ok(passed)
     }
 
+    /// Another owner that has a row which goes.
+    fn taker(&self, owner: LockOwner, table: ObjectId, row: i64) -> Option<LockOwner> {
+        let mut others = self.tables.get(&table)?.iter().filter(|((other, _), _)| *other != owner);
+        let goes = |held: &Held| held.rows[RowLock::ALL.len()..].iter().any(|rows| rows.has(row.cast_unsigned()));
+        others.find(|(_, held)| goes(held)).map(|((other, _), _)| *other)
+    }
+
     fn add(&mut self, owner: LockOwner, request: &LockRequest<'_>) {
         self.of_owners.entry(owner).or_default().insert(request.table);
         let layer = self.layer_used(owner);
@@ -645,7 +641,8 @@ impl State {
         if !held.modes.contains(&request.mode) {
             held.modes.push(request.mode);
         }
-        held.rows[request.row_mode as usize].add(unsigned(request.rows));
+        let kind = request.row_mode as usize + if request.rows_go { RowLock::ALL.len() } else { 0 };
+        held.rows[kind].add(unsigned(request.rows));
         held.keys.add(request.keys.to_vec());
         held.kept.add(request.kept.to_vec());
         held.gone.add(request.gone.to_vec());
@@ -665,6 +662,26 @@ impl State {
             Some(hold) => hold.count += 1,
             None => holds.push(new),
         }
+    }
+
+    /// All that an owner has is free, but numbers that stay; it waits for what it waits for.
+    fn end(&mut self, owner: LockOwner) {
+        self.settling.remove(&owner);
+        self.marks.remove(&owner);
+        let mut freed = HashSet::new();
+        self.advisory.retain(|key, holds| {
+            let before = holds.len();
+            holds.retain(|hold| hold.owner != owner || hold.is_lasting);
+            if holds.len() < before {
+                freed.insert(*key);
+            }
+            !holds.is_empty()
+        });
+        self.release_tables(owner);
+        self.wake(owner, |wanted| match wanted {
+            Wanted::Advisory(key) => freed.contains(&key),
+            _ => true,
+        });
     }
 
     fn release_tables(&mut self, owner: LockOwner) {

@@ -1,8 +1,10 @@
 //! Table names that are paths: `SELECT … FROM 'data/lineitem.parquet'`, patterns and URLs.
 
 /// Endings of file names that are tables by themselves, without compression's ending.
-const ENDINGS: [&str; 13] =
-    ["parquet", "parq", "pq", "csv", "tsv", "psv", "json", "jsonl", "ndjson", "arrow", "arrows", "feather", "ipc"];
+const ENDINGS: [&str; 15] = [
+    "parquet", "parq", "pq", "csv", "tsv", "psv", "json", "jsonl", "ndjson", "arrow", "arrows", "feather", "ipc",
+    "xlsx", "xlsm",
+];
 /// Endings that compression adds.
 const COMPRESSIONS: [&str; 6] = ["gz", "gzip", "zst", "zstd", "bz2", "xz"];
 

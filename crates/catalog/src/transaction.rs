@@ -55,11 +55,16 @@ pub struct Transaction {
     reads: Arc<Mutex<HashSet<TableId>>>,
     /// What its new and altered tables refer to, as it was when that began.
     referred: Mutex<ReferredVersions>,
+    /// Whether it is that of one statement, which may wait and begin anew.
+    is_statement: bool,
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        self.unlock();
+        match self.is_statement {
+            true => self.base.locks().end_statement(self.owner),
+            false => self.unlock(),
+        }
     }
 }
 
@@ -113,8 +118,14 @@ impl Transaction {
             moved: moved.clone(),
             reads: reads.clone(),
         };
-        let (own, referred) = (Arc::new(base.fork(now, inside)), Mutex::default());
-        Self { own, base, start, owner, must_see, sees_start, deferred, moved, reads, referred }
+        let (own, referred, is_statement) = (Arc::new(base.fork(now, inside)), Mutex::default(), false);
+        Self { own, base, start, owner, must_see, sees_start, deferred, moved, reads, referred, is_statement }
+    }
+
+    /// The same for one statement: dropped while that waits for another transaction, its owner goes on waiting.
+    pub fn of_statement(mut self) -> Self {
+        self.is_statement = true;
+        self
     }
 
     /// Whether all its statements see of others what its first one does.

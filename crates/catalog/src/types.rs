@@ -53,7 +53,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 56] = [
+pub const TYPES: [PostgresType; 57] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "Z"),
@@ -87,6 +87,7 @@ pub const TYPES: [PostgresType; 56] = [
     base(1560, "bit", "bit", -1, 1561, "V"),
     base(1562, "varbit", "bit varying", -1, 1563, "V"),
     base(1790, "refcursor", "refcursor", -1, 2201, "U"),
+    RECORD,
     base(2202, "regprocedure", "regprocedure", 4, 2207, "N"),
     base(2205, "regclass", "regclass", 4, 2210, "N"),
     base(2206, "regtype", "regtype", 4, 2211, "N"),
@@ -112,6 +113,8 @@ pub const TYPES: [PostgresType; 56] = [
     base(4536, "int8multirange", "int8multirange", -1, 6157, "R"),
 ];
 
+/// `record`: rows of any columns.
+pub const RECORD: PostgresType = base(2249, ROW_NAME, ROW_NAME, -1, 2287, "P");
 /// `boolean`.
 pub const BOOL: PostgresType = base(16, "bool", "boolean", 1, 1000, "B");
 /// `bytea`.

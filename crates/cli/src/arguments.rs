@@ -167,8 +167,8 @@ pub enum TempCompression {
 /// How results are printed.
 #[derive(Args, Clone, Debug)]
 pub struct OutputArguments {
-    /// Output format: table, csv, json, jsonl, arrow (a stream of Arrow IPC), markdown, line, unaligned (values with |
-    /// between them) or none
+    /// Output format: table, csv, tsv, json, jsonl, arrow (a stream of Arrow IPC), markdown, line, unaligned (values
+    /// with | between them) or none
     #[arg(long, value_name = "FORMAT", value_parser = Look::parse, default_value = "table")]
     pub format: Look,
     /// Values with a separator between them and without widths, as --format unaligned

@@ -23,6 +23,8 @@ pub enum Failure {
     Other(String),
     /// The reader of the output has closed it, which is not an error. Exit code 0.
     OutputClosed,
+    /// A script has ended itself with this exit code, which is not an error.
+    Ended(u8),
 }
 
 impl Failure {
@@ -38,6 +40,7 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::OutputClosed => ExitCode::SUCCESS,
+            Failure::Ended(code) => ExitCode::from(*code),
             Failure::Usage(_) => {
                 complain(self);
                 ExitCode::from(2)
@@ -70,6 +73,7 @@ impl fmt::Display for Failure {
             Failure::Usage(message) => write!(f, "error: {message}"),
             Failure::Other(message) => write!(f, "error: {message}"),
             Failure::OutputClosed => write!(f, "the output was closed"),
+            Failure::Ended(code) => write!(f, "ended with exit code {code}"),
             Failure::Statement(error, location) => {
                 write!(f, "error: {}", error.message())?;
                 match (error.span(), location) {

@@ -1,5 +1,6 @@
 //! Command lines without a subcommand: `diligence -c SQL` is `diligence sql -c SQL`, `diligence FILE …` is
-//! `diligence shell --data FILE …`, and with statements behind the files `diligence sql --data FILE …`.
+//! `diligence shell --data FILE …`, and with statements behind the files `diligence sql --data FILE …`. With a command
+//! of the shell, `diligence -c '\dt'`, it is the shell as well.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,9 +8,10 @@ use std::path::Path;
 use clap::CommandFactory;
 
 use crate::arguments::Arguments;
+use crate::shell;
 
 /// Options of the shells of SQLite and DuckDB, which have one dash, and what they are here.
-const OTHER_SHELLS: [(&str, &[&str]); 13] = [
+const OTHER_SHELLS: [(&str, &[&str]); 17] = [
     ("-csv", &["--format", "csv"]),
     ("-json", &["--format", "json"]),
     ("-jsonlines", &["--format", "jsonl"]),
@@ -18,6 +20,10 @@ const OTHER_SHELLS: [(&str, &[&str]); 13] = [
     ("-list", &["--format", "unaligned"]),
     ("-box", &["--format", "table"]),
     ("-table", &["--format", "table"]),
+    ("-column", &["--format", "column"]),
+    ("-tabs", &["--format", "tsv"]),
+    ("-cmd", &["--command"]),
+    ("-s", &["--command"]),
     ("-noheader", &["--tuples-only"]),
     // Names of columns are shown anyway, and no statement asks a person.
     ("-header", &[]),
@@ -46,7 +52,8 @@ fn with_subcommand(arguments: Vec<OsString>) -> Vec<OsString> {
         return arguments;
     }
     let is_sql = rest.iter().any(|argument| gives_statements(argument) || is_statement(argument));
-    let subcommand = OsString::from(if is_sql { "sql" } else { "shell" });
+    let has_commands = rest.windows(2).any(|pair| gives_command(&pair[0], &pair[1]));
+    let subcommand = OsString::from(if is_sql && !has_commands { "sql" } else { "shell" });
     let data = files.iter().flat_map(|file| [OsString::from("--data"), file.clone()]);
     [program.clone(), subcommand].into_iter().chain(data).chain(rest.iter().cloned()).collect()
 }
@@ -79,6 +86,12 @@ fn gives_statements(argument: &OsStr) -> bool {
     })
 }
 
+/// Whether an option and its value are a command of the shell, as in psql's `-c '\dt'`.
+fn gives_command(option: &OsStr, value: &OsStr) -> bool {
+    let is_one = option.to_str().is_some_and(|option| option == "--command" || option.ends_with('c'));
+    is_one && gives_statements(option) && value.to_str().is_some_and(shell::is_command)
+}
+
 /// Whether the argument is a statement: statements have blanks, and values of flags have none.
 fn is_statement(argument: &OsStr) -> bool {
     argument.to_str().is_some_and(|text| !text.starts_with('-') && text.trim().contains(char::is_whitespace))
@@ -97,6 +110,11 @@ mod tests {
     #[test]
     fn subcommands_are_added() {
         assert_eq!(spelled(&["-c", "SELECT 1"]), "sql -c SELECT 1");
+        assert_eq!(spelled(&["-c", "\\dt"]), "shell -c \\dt");
+        assert_eq!(
+            spelled(&["a.csv", "-Atc", "SELECT 1", "-c", ".tables"]),
+            "shell --data a.csv -Atc SELECT 1 -c .tables"
+        );
         assert_eq!(spelled(&["-f", "q.sql"]), "sql -f q.sql");
         assert_eq!(spelled(&["-Atc", "SELECT 1"]), "sql -Atc SELECT 1");
         assert_eq!(spelled(&["-At", "-F", ";", "-c", "SELECT 1"]), "sql -At -F ; -c SELECT 1");
@@ -104,6 +122,7 @@ mod tests {
         assert_eq!(spelled(&["-csv", "-noheader", "-c", "SELECT 1"]), "sql --format csv --tuples-only -c SELECT 1");
         assert_eq!(spelled(&["a.csv", "-markdown", "SELECT 1"]), "sql --data a.csv --format markdown SELECT 1");
         assert_eq!(spelled(&["shell", "-batch", "-separator", ";"]), "shell --field-separator ;");
+        assert_eq!(spelled(&["-tabs", "-s", "SELECT 1"]), "sql --format tsv --command SELECT 1");
         assert_eq!(spelled(&["-version"]), "--version");
         assert_eq!(spelled(&["a.csv"]), "shell --data a.csv");
         assert_eq!(spelled(&["a.csv", "b.parquet", "--db", "shop"]), "shell --data a.csv --data b.parquet --db shop");

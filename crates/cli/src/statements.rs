@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use diligence_base::Error;
-use diligence_db::Session;
+use diligence_db::{Session, sqlstate};
 use diligence_server::ProcessCopy;
 
 use crate::copied_lines::CopiedLines;
@@ -39,6 +39,15 @@ pub fn check_for_terminal(format: Format) -> Result<(), Failure> {
 /// The savepoint that stands before statements which leave a transaction as it was if they fail.
 const GUARD: &str = "diligence_guard";
 
+/// The time between two looks at the data directory, at least.
+const LOOK_REST: Duration = Duration::from_secs(1);
+
+/// How often the time that a look takes goes into the time before the next one.
+const LOOK_SHARE: u32 = 20;
+
+/// PostgreSQL's `undefined_table`.
+const UNKNOWN_TABLE: &str = "42P01";
+
 /// Runs statements and prints their results.
 pub struct Runner<'a> {
     target: &'a dyn Target,
@@ -50,6 +59,8 @@ pub struct Runner<'a> {
     rows: Cell<u64>,
     transactions: Transactions,
     echo: Cell<Echo>,
+    /// When the data directory is looked at again.
+    look_at: Cell<Instant>,
     terminal: bool,
 }
 
@@ -78,6 +89,7 @@ impl<'a> Runner<'a> {
             rows: Cell::new(0),
             transactions: Transactions::default(),
             echo: Cell::default(),
+            look_at: Cell::new(Instant::now() + LOOK_REST),
             terminal,
         }
     }
@@ -198,7 +210,7 @@ impl<'a> Runner<'a> {
             last = self.within_transaction(&location.statement, || {
                 let interrupt = self.interrupt.statement();
                 let mut progress = StatementProgress::begin();
-                let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
+                let mut result = self.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
                 let mut collected = Collected::default();
                 collected.begin(&result.schema())?;
                 let rows = pump(result.as_mut(), &mut collected, &interrupt, &mut progress);
@@ -355,16 +367,18 @@ impl<'a> Runner<'a> {
         }
         let interrupt = self.interrupt.statement();
         if let Some(done) = self.target.copy_file(&location.statement, &interrupt) {
-            return self.copied(done.map_err(failed)?, begun, false);
+            return self.copied(done.map_err(failed)?, begun, self.prints_rows(&location.statement));
         }
         let mut progress = StatementProgress::begin();
-        let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
+        let mut result = self.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
 
         let display = self.display();
         let mut sink = self.sink.borrow_mut();
         let pages = sink.is_none() && self.terminal && display.pager && result.kind() == StatementResult::Rows;
         let table = if sink.is_some() || pages { display.roomy() } else { self.table_here(&display) };
-        let look = Display { table, ..display };
+        let is_copy = matches!(result.kind(), StatementResult::Command { tag, .. } if tag == "COPY");
+        let is_copied = is_copy && self.prints_rows(&location.statement);
+        let look = Display { table, tags: display.tags && !is_copied, ..display };
         let shown = match sink.as_mut() {
             Some(sink) => {
                 let mut output = BufWriter::new(sink);
@@ -385,6 +399,32 @@ impl<'a> Runner<'a> {
             tell_time(rows, begun);
         }
         Ok(())
+    }
+
+    /// Begins a statement that may name files of the data directory. That is looked at once a second, less often if it
+    /// takes long, and at once if there is no table of a name.
+    fn begin(
+        &self,
+        sql: &str,
+        interrupt: &InterruptGuard<'_>,
+        progress: &mut StatementProgress,
+    ) -> Result<Box<dyn RunningStatement + 'a>, Error> {
+        let now = Instant::now();
+        if now >= self.look_at.get() {
+            self.target.look_at_data();
+            self.look_at.set(Instant::now() + LOOK_REST.max(now.elapsed() * LOOK_SHARE));
+        }
+        match self.target.begin(sql, interrupt, progress) {
+            Err(error) if sqlstate(&error) == UNKNOWN_TABLE && self.target.look_at_data() => {
+                self.target.begin(sql, interrupt, progress)
+            }
+            begun => begun,
+        }
+    }
+
+    /// Whether a statement writes rows of its own to standard output: whoever reads them wants nothing behind them.
+    fn prints_rows(&self, statement: &str) -> bool {
+        !self.copies() && Session::copies_to_standard_output(statement)
     }
 
     /// How tables look on standard output; on a terminal, in its current width.

@@ -57,6 +57,12 @@ pub trait Target {
 
     /// Directories in the data directory that cannot be read as tables, and why.
     fn left_out(&self) -> Vec<(String, String)>;
+
+    /// Makes tables of what has come into the data directory, and takes those away that have gone. Gives whether any
+    /// has come.
+    fn look_at_data(&self) -> bool {
+        false
+    }
 }
 
 /// What is at this end of a COPY.
@@ -173,6 +179,11 @@ impl Target for Session {
 
     fn left_out(&self) -> Vec<(String, String)> {
         self.database().left_out()
+    }
+
+    fn look_at_data(&self) -> bool {
+        // If it cannot be listed, its tables stay.
+        self.database().look_at_data().is_ok_and(|changes| !changes.appeared.is_empty())
     }
 }
 

@@ -22,9 +22,9 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `sqlstate`, `cursors`, `channels`, `sender`,
-//! `known_settings`, `settings_of_duckdb`, `settings`, `settings_of_folder`, `status`, `system`, `plan_json`,
-//! `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`, `data`, `data_folder`, `database`, `session`,
-//! `words`, `statement`.
+//! `known_settings`, `settings_of_duckdb`, `setting`, `settings`, `settings_of_folder`, `status`, `system`,
+//! `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`, `data`, `data_folder`, `database`,
+//! `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
@@ -59,6 +59,7 @@ mod sender;
 mod session;
 #[cfg(test)]
 mod sessions_tests;
+mod setting;
 mod settings;
 mod settings_of_duckdb;
 mod settings_of_folder;
@@ -98,9 +99,12 @@ pub use diligence_types::network_type::NetworkKind;
 pub use diligence_types::range_type::RangeKind;
 pub use diligence_types::search::SearchKind;
 pub use diligence_types::text::networks::{Address, mac_text, read_mac};
-pub use diligence_types::text::{Forms, Multirange, Printer, Range, ReadOptions, Styles, Zone, ZonedTime, parse_array};
+pub use diligence_types::text::{
+    Forms, Multirange, Printer, Range, ReadOptions, Styles, Zone, ZonedTime, array_type_of, parse_array,
+};
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use remembered::SessionMark;
+pub use session::client_settings::{AskedSetting, SettingCheck};
 pub use session::{Session, SessionOptions};
 pub use settings::memory_budget;
 pub use sqlstate::sqlstate;

@@ -317,3 +317,141 @@ fn nobody_is_granted_what_a_role_that_has_gone_had() {
     run(&one, "COMMIT");
     assert_eq!(number(&one, "SELECT count(*) FROM pg_roles WHERE rolname IN ('r', 'other')"), 1);
 }
+
+/// Two rows with unique keys, one of them computed and one that excludes others.
+fn two_keys(session: &Session) {
+    run(session, "DROP TABLE IF EXISTS k");
+    run(session, "CREATE TABLE k (id INT PRIMARY KEY, s TEXT, r int4range, EXCLUDE USING gist (r WITH &&))");
+    run(session, "CREATE UNIQUE INDEX ON k (lower(s)) WHERE id < 100");
+    run(session, "INSERT INTO k VALUES (1, 'A', '[1,5)'), (2, 'B', '[7,9)')");
+}
+
+#[test]
+fn who_brings_a_key_waits_for_those_who_take_it_away() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    let gone = ["DELETE FROM k WHERE id = 1", "UPDATE k SET id = 101, s = 'x', r = '[20,21)' WHERE id = 1"];
+    for (comes, refused) in [
+        ("INSERT INTO k VALUES (1, 'c', NULL)", "23505"),
+        ("INSERT INTO k VALUES (3, 'a', NULL)", "23505"),
+        ("INSERT INTO k VALUES (3, 'c', '[4,6)')", "23P01"),
+        ("UPDATE k SET id = 1 WHERE id = 2", "23505"),
+        ("INSERT INTO k VALUES (1, 'c', NULL) ON CONFLICT DO NOTHING", ""),
+        ("INSERT INTO k VALUES (3, 'c', '[2,3)') ON CONFLICT DO NOTHING", ""),
+        ("MERGE INTO k USING (SELECT 1) v(x) ON false WHEN NOT MATCHED THEN INSERT VALUES (x, 'c', NULL)", "23505"),
+    ] {
+        for gone in gone {
+            for (end, expected) in [("COMMIT", ""), ("ROLLBACK", refused)] {
+                for in_block in [false, true] {
+                    two_keys(&watch);
+                    run(&one, "BEGIN");
+                    run(&one, gone);
+                    if in_block {
+                        run(&two, "BEGIN");
+                        run(&two, "INSERT INTO k VALUES (9, 'z', NULL)");
+                    }
+                    let done = behind(&watch, (&two, comes), (&one, end));
+                    assert_eq!(done, [expected, ""], "{gone}; {comes}; {end}");
+                    if in_block {
+                        run(&two, if expected.is_empty() { "COMMIT" } else { "ROLLBACK" });
+                    }
+                    let count = number(&watch, "SELECT count(*) FROM k WHERE id IN (1, 3)");
+                    assert_eq!(count, 1, "{gone}; {comes}; {end}");
+                }
+            }
+        }
+    }
+    assert_eq!(number(&watch, "SELECT count(*) FROM pg_locks"), 0);
+}
+
+#[test]
+fn who_brings_a_key_waits_for_nobody_who_only_locks_its_row() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    two_keys(&watch);
+    run(&one, "BEGIN");
+    run(&one, "SELECT * FROM k FOR UPDATE");
+    assert_eq!(outcome(&two, "INSERT INTO k VALUES (1, 'c', NULL)"), "23505");
+    run(&two, "INSERT INTO k VALUES (1, 'c', NULL) ON CONFLICT DO NOTHING");
+    run(&one, "ROLLBACK");
+    // Two that wait for each other's keys.
+    run(&one, "BEGIN");
+    run(&one, "DELETE FROM k WHERE id = 1");
+    run(&two, "BEGIN");
+    run(&two, "DELETE FROM k WHERE id = 2");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| outcome(&two, "INSERT INTO k VALUES (1, 'c', NULL)"));
+        while number(&watch, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(outcome(&one, "INSERT INTO k VALUES (2, 'd', NULL)"), "40P01");
+        run(&one, "ROLLBACK");
+        assert_eq!(first.join().unwrap(), "23505");
+    });
+    run(&two, "ROLLBACK");
+}
+
+#[test]
+fn a_row_that_is_locked_for_its_key_keeps_it() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    for gone in ["DELETE FROM k WHERE id = 1", "UPDATE k SET id = 7 WHERE id = 1"] {
+        two_keys(&watch);
+        run(&one, "BEGIN");
+        run(&one, "SELECT * FROM k WHERE id = 1 FOR KEY SHARE");
+        run(&two, "UPDATE k SET r = '[30,31)' WHERE id = 1");
+        assert_eq!(behind(&watch, (&two, gone), (&one, "COMMIT")), ["", ""]);
+    }
+}
+
+#[test]
+fn of_two_who_make_something_of_one_name_the_second_waits() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    for (made, again, dropped) in [
+        ("CREATE TABLE n (x INT)", "42P07", "TABLE"),
+        ("CREATE TABLE IF NOT EXISTS n (x INT)", "", "TABLE"),
+        ("CREATE TABLE n AS SELECT 1 AS x", "42P07", "TABLE"),
+        ("CREATE VIEW n AS SELECT 1 AS x", "42P07", "VIEW"),
+        ("CREATE SEQUENCE n", "42P07", "SEQUENCE"),
+        ("CREATE SCHEMA n", "42P06", "SCHEMA"),
+        ("CREATE SCHEMA IF NOT EXISTS n", "", "SCHEMA"),
+        ("CREATE TYPE n AS ENUM ('a')", "42710", "TYPE"),
+    ] {
+        for (end, expected) in [("COMMIT", again), ("ROLLBACK", "")] {
+            for in_block in [false, true] {
+                run(&one, "BEGIN");
+                run(&one, made);
+                if in_block {
+                    run(&two, "BEGIN");
+                    assert_eq!(number(&two, "SELECT 1"), 1);
+                }
+                assert_eq!(behind(&watch, (&two, made), (&one, end)), [expected, ""], "{made}; {end}");
+                if in_block {
+                    run(&two, if expected.is_empty() { "COMMIT" } else { "ROLLBACK" });
+                }
+                run(&watch, &format!("DROP {dropped} n"));
+            }
+        }
+    }
+    assert_eq!(number(&watch, "SELECT count(*) FROM pg_locks"), 0);
+}
+
+#[test]
+fn what_a_view_names_stays_until_it_is_made() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    for (made, changes) in [
+        ("CREATE TABLE b (x INT)", "DROP TABLE b"),
+        ("CREATE VIEW b AS SELECT 1 AS x", "DROP VIEW b"),
+        ("CREATE TABLE b (x INT)", "ALTER TABLE b DROP COLUMN x"),
+    ] {
+        run(&watch, made);
+        run(&one, "BEGIN");
+        run(&one, "CREATE VIEW v AS SELECT x FROM b");
+        assert_eq!(behind(&watch, (&two, changes), (&one, "COMMIT")), ["2BP01", ""], "{changes}");
+        run(&watch, "SELECT * FROM v");
+        run(&watch, "DROP VIEW v");
+        run(&watch, if made.starts_with("CREATE TABLE") { "DROP TABLE b" } else { "DROP VIEW b" });
+    }
+}

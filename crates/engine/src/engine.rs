@@ -112,7 +112,7 @@ impl Engine {
             workers: options.workers,
             knobs,
             next_query: AtomicU64::new(1),
-            books: Arc::default(),
+            registry: Arc::default(),
         });
         let running = RunningPlan::new(launcher.clone(), retained);
         let tuning = Arc::new(Tuning::new(launcher.as_ref()));
@@ -143,7 +143,7 @@ impl Engine {
         let with_parts = self.with_common_parts(plan, &options);
         let plan = with_parts.as_ref().unwrap_or(plan);
         let (result, receiver) = ResultSink::ahead(plan.schema.clone(), launcher.knobs.port_credits.get());
-        let run = match self.running.wish(plan, &options) {
+        let run = match self.running.request(plan, &options) {
             Err(_) => {
                 let id = launcher.next_id();
                 let context = launcher.context(id, plan, &options);
@@ -152,7 +152,7 @@ impl Engine {
                 run.launch(graph);
                 run
             }
-            Ok(wish) => self.running.bind(wish, plan, result, options),
+            Ok(request) => self.running.bind(request, plan, result, options),
         };
         let inline = (launcher.mode != Mode::Threads)
             .then(|| Inline { scheduler: launcher.scheduler.clone(), runtime: launcher.io.runtime.clone() });
@@ -168,8 +168,8 @@ impl Engine {
     /// key that come while others of them run or wait share runs, so whoever lets queries in should not part them.
     pub fn sharing_offer(&self, plan: &Plan, options: &QueryOptions) -> Option<SharingOffer> {
         let with_parts = self.with_common_parts(plan, options);
-        let wish = self.running.wish(with_parts.as_ref().unwrap_or(plan), options).ok()?;
-        self.running.offer(&wish)
+        let request = self.running.request(with_parts.as_ref().unwrap_or(plan), options).ok()?;
+        self.running.offer(&request)
     }
 
     /// The plan, its pipelines, and what it could share, as text. Fails as [`run`](Self::run) does.
@@ -197,8 +197,8 @@ impl Engine {
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
         let context = self.launcher.context(QueryId(0), plan, options);
         let graph = self.launcher.compile(plan, result, &context, options)?;
-        let sharing = match self.running.wish(plan, options) {
-            Ok(wish) => self.running.explain(&wish, plan, options),
+        let sharing = match self.running.request(plan, options) {
+            Ok(request) => self.running.explain(&request, plan, options),
             Err(_) if options.sharing == SharingMode::Scans => "what its scans decode, and no more".to_owned(),
             Err(why) if options.sharing == SharingMode::Off || graph.scans.is_empty() => format!("no, because {why}"),
             Err(why) => format!("what its scans decode, and no more, because {why}"),
@@ -347,12 +347,12 @@ impl Engine {
 
     /// Running queries and the last ended ones, oldest first.
     pub fn queries(&self) -> Vec<QueryInfo> {
-        self.launcher.books.infos()
+        self.launcher.registry.infos()
     }
 
     /// Cancels a running query. False if there is none with this number.
     pub fn cancel(&self, id: QueryId) -> bool {
-        self.launcher.books.find(id).inspect(|run| run.cancel()).is_some()
+        self.launcher.registry.find(id).inspect(|run| run.cancel()).is_some()
     }
 
     /// The stages at this moment, those of I/O last.
@@ -436,7 +436,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // The queries first, so that nothing is started for them when what they share ends.
         self.running.close();
-        for run in self.launcher.books.running() {
+        for run in self.launcher.registry.running() {
             run.cancel();
         }
         self.launcher.scheduler.stop();

@@ -45,7 +45,7 @@ pub(crate) struct Launcher {
     pub workers: usize,
     pub knobs: Arc<Knobs>,
     pub next_query: AtomicU64,
-    pub books: Arc<Books>,
+    pub registry: Arc<RunRegistry>,
 }
 
 /// Whether people see a run as a query.
@@ -121,7 +121,7 @@ impl Launcher {
         compile(&plan, result, &context)
     }
 
-    /// A run that is in the books and waits to be launched.
+    /// A run that is in the registry and waits to be launched.
     pub fn create(
         &self,
         context: QueryContext,
@@ -131,23 +131,23 @@ impl Launcher {
         listed: Listed,
         on_end: Box<dyn FnOnce(QueryId) + Send>,
     ) -> Arc<QueryRun> {
-        let books = Arc::downgrade(&self.books);
+        let registry = Arc::downgrade(&self.registry);
         let on_end = Box::new(move |id| {
-            if let Some(books) = books.upgrade() {
-                books.ended(id);
+            if let Some(registry) = registry.upgrade() {
+                registry.ended(id);
             }
             on_end(id);
         });
         let (clock, scheduler) = (self.clock.clone(), self.scheduler.clone());
         let run = QueryRun::new(id, options, context, result, clock, scheduler, on_end);
-        self.books.enter(&run, listed);
+        self.registry.enter(&run, listed);
         run
     }
 }
 
 /// Running queries and the last ended ones.
 #[derive(Default)]
-pub(crate) struct Books(Mutex<Entries>);
+pub(crate) struct RunRegistry(Mutex<Entries>);
 
 #[derive(Default)]
 struct Entries {
@@ -157,7 +157,7 @@ struct Entries {
     classes: [ClassCounters; CLASSES],
 }
 
-impl Books {
+impl RunRegistry {
     fn enter(&self, run: &Arc<QueryRun>, listed: Listed) {
         self.0.lock().running.insert(run.id(), (Arc::downgrade(run), listed));
     }

@@ -15,7 +15,7 @@ impl Machine for Launcher {
             *stage = of_stage(&info);
         }
         counters.io = of_pool(&self.io.pool.info());
-        (counters.running, counters.classes) = self.books.counted();
+        (counters.running, counters.classes) = self.registry.counted();
         counters.budget_bytes = self.broker.budget_bytes() as u64;
         counters.taken_bytes = self.broker.taken_bytes() as u64;
         counters.memory_waits = self.broker.waits_total() + self.broker.refusals_total();

@@ -2,4 +2,4 @@
 //!
 //! There is no code here: `Cargo.toml` lists the features that the workspace as a whole asks for, and each package
 //! depends on it. After a change of a dependency, `cargo hakari generate && cargo hakari manage-deps` writes it anew
-//! (`cargo install cargo-hakari`); the tidy test says when that was forgotten.
+//! (`cargo install cargo-hakari`).

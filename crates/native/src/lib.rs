@@ -14,8 +14,8 @@
 //! A change is an entry of the log, behind the rows that it brings. It is acknowledged, and seen by other statements,
 //! when a crash cannot take it away; what many sessions do at once is synced at once (group commit). When the log has
 //! grown long, a *checkpoint* begins another one and writes an image of the names and rows at that moment, while
-//! statements go on. Opening a database reads the newest image and the logs behind it. (Gamma had no such recovery:
-//! DeWitt et al., "The Gamma Database Machine Project", 1990, section 8.)
+//! statements go on. Opening a database reads the newest image and the logs behind it. (Gamma did no logging: DeWitt
+//! et al., "A Performance Analysis of the Gamma Database Machine", 1988, section 8.)
 //!
 //! Rows that are few are in the image, and in memory. When there are many, a checkpoint moves them to segments, where
 //! statements read them from then on.

@@ -3,8 +3,14 @@
 //! A chain of operators that take rows one by one keeps it, from the scan to the result, to a writer or to a LIMIT
 //! (`ordered`). Several packets read and compute such a chain, and its rows are put in order behind it. So it costs
 //! next to nothing, unless what takes them is a writer that takes ordered rows of one packet only.
+//!
+//! Sequences count rows in the order in which they are computed. So what counts takes rows that are in order already,
+//! and one packet computes it.
 
-use diligence_engine::plan::{Node, Plan, PlanTables, Scan};
+use diligence_engine::expressions::Expr;
+use diligence_engine::plan::{Node, Pact, Plan, PlanTables, Scan};
+
+use crate::sequences;
 
 /// When rows come in the order of what they are read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,13 +93,22 @@ fn scan_below(plan: &Plan) -> Option<&Scan> {
 fn mark(plan: &mut Plan) {
     plan.ordered = true;
     match &mut plan.node {
-        Node::Filter { input, .. }
-        | Node::Project { input, .. }
-        | Node::Limit { input, .. }
-        | Node::ScalarSubqueries { input, .. } => mark(input),
+        Node::Project { input, expressions } => {
+            mark(input);
+            if expressions.iter().map(Expr::physical).any(sequences::are_counted) {
+                bring_together(input);
+            }
+        }
+        Node::Filter { input, .. } | Node::Limit { input, .. } | Node::ScalarSubqueries { input, .. } => mark(input),
         Node::Unnest(unnest) => mark(&mut unnest.input),
         _ => {}
     }
+}
+
+/// Has the rows of a plan come through one packet, in their order.
+fn bring_together(plan: &mut Plan) {
+    let rows = Plan { ordered: true, ..plan.clone() };
+    plan.node = Node::Exchange { input: Box::new(rows), pact: Pact::Gather, consumers: 1 };
 }
 
 /// Takes the mark of all above a LIMIT.

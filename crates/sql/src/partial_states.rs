@@ -25,6 +25,7 @@ use diligence_engine::batch::compacted;
 use diligence_engine::expressions::Outside;
 use diligence_engine::stages::{Caller, briefly_outside, outside};
 use diligence_storage::foreign_error::to_datafusion;
+use diligence_types::values::value_at;
 
 /// Rows that are gathered before they go to a process, and their bytes.
 const ROWS_GATHERED_MAX: usize = 1 << 16;
@@ -485,7 +486,7 @@ impl Accumulator for OneGroup {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let (has_rows, states) = self.0.complete()?;
-        ScalarValue::try_from_array(&self.0.values(&has_rows, states)?, 0)
+        value_at(&self.0.values(&has_rows, states)?, 0)
     }
 
     fn size(&self) -> usize {
@@ -494,7 +495,7 @@ impl Accumulator for OneGroup {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let (has_rows, states) = self.0.complete()?;
-        Ok(vec![ScalarValue::Boolean(Some(has_rows.value(0))), ScalarValue::try_from_array(&states, 0)?])
+        Ok(vec![ScalarValue::Boolean(Some(has_rows.value(0))), value_at(&states, 0)?])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {

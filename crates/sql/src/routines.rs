@@ -1,20 +1,19 @@
 //! What functions that statements made are: parameters, a body with `$1`, `$2`, … in their places, and what comes out.
 
+mod created;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion_expr::Volatility;
-use diligence_base::function_limits::FunctionLimits;
 use diligence_base::{Error, Result};
-use diligence_catalog::{MacroBody, MacroParameter, macro_bodies, settings_of};
-use diligence_pool::{Form, Runtime};
+use diligence_catalog::{MacroBody, MacroParameter, macro_bodies};
+use diligence_pool::Runtime;
 use sqlparser::ast::{
-    self, ArgMode, CastKind, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull,
-    FunctionReturnType, Ident, MacroDefinition, Query, SetExpr, Statement, VisitorMut,
+    self, CastKind, CreateFunctionBody, DataType, Expr, Ident, MacroDefinition, Query, Statement, VisitorMut,
 };
 
 use crate::parse::{self, SyntaxTree};
-use crate::procedural::{self, Block};
+use crate::procedural::Block;
 use crate::programs::{self, Program};
 use crate::walking::{walk, walk_mut};
 
@@ -175,177 +174,6 @@ impl Definition {
         }
     }
 
-    fn of_function(create: &ast::CreateFunction) -> Result<Self> {
-        let language = create.language.as_ref().map_or_else(|| "sql".to_owned(), lower);
-        let form = programs::form_of(&language);
-        if !matches!(language.as_str(), "sql" | "plpgsql") && form.is_none() {
-            let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
-            return Err(error.with_hint(
-                "functions are written in SQL, PL/pgSQL, Python or WebAssembly: LANGUAGE sql, plpgsql, python, python_arrow, \
-                 python_aggregate, wasm, wasm_arrow",
-            ));
-        }
-        refuse_names_twice(create)?;
-        let is_procedure = create.return_type.as_ref().is_some_and(is_of_procedure);
-        let settings = settings_of(create);
-        let (settings, limits) = match form.is_some() {
-            true => (vec![], own_limits(&settings, &language)?),
-            false => (settings, FunctionLimits::default()),
-        };
-        // What runs as somebody else, or under other settings, does not stand in the place of the call.
-        let is_apart = !settings.is_empty() || matches!(create.security, Some(ast::FunctionSecurity::Definer));
-        let (mut parameters, mut columns) = (Vec::new(), Vec::new());
-        for given in create.args.iter().flatten() {
-            let name = given.name.as_ref().map(lower).unwrap_or_default();
-            let is_variadic = matches!(given.mode, Some(ArgMode::Variadic));
-            if matches!(given.mode, Some(ArgMode::Out | ArgMode::InOut)) {
-                columns.push((name.clone(), given.data_type.clone()));
-            }
-            // CALL names those that are given back, too.
-            if is_procedure || !matches!(given.mode, Some(ArgMode::Out)) {
-                let (data_type, default) = (Some(given.data_type.clone()), given.default_expr.clone());
-                parameters.push(RoutineParameter { name, data_type, default, is_variadic });
-            }
-        }
-        let (mut returns, mut gives_rows, mut is_called_by_tables, mut is_record) = (None, false, false, false);
-        match &create.return_type {
-            // Of what OUT parameters name, this says nothing more.
-            Some(FunctionReturnType::SetOf(given)) if is_record_type(given) => {
-                gives_rows = true;
-                is_record = columns.is_empty();
-            }
-            Some(FunctionReturnType::DataType(given)) if is_record_type(given) => is_record = columns.is_empty(),
-            Some(FunctionReturnType::SetOf(given)) => {
-                gives_rows = true;
-                columns = vec![(last(&create.name)?, given.clone())];
-            }
-            Some(FunctionReturnType::DataType(DataType::Table(Some(given)))) => {
-                gives_rows = true;
-                columns = given.iter().map(|column| (lower(&column.name), column.data_type.clone())).collect();
-            }
-            Some(FunctionReturnType::DataType(given)) if is_void(given) || is_procedure => {}
-            Some(FunctionReturnType::DataType(given)) if is_trigger(given) => is_called_by_tables = true,
-            Some(FunctionReturnType::DataType(given)) => returns = Some(given.clone()),
-            None if columns.is_empty() => {
-                return Err(Error::input("function result type must be specified").with_code("42P13"));
-            }
-            None => {}
-        }
-        let mut output = None;
-        if let [(name, only)] = columns.as_slice()
-            && !gives_rows
-            && !is_procedure
-        {
-            returns = Some(only.clone());
-            output = Some(name.clone());
-            columns.clear();
-        }
-        let is_value = !gives_rows && columns.is_empty() && returns.is_some();
-        let is_void = matches!(&create.return_type, Some(FunctionReturnType::DataType(given)) if is_void(given));
-        // Of OUT parameters a row; or nothing.
-        let is_row_or_nothing = !gives_rows && !is_record && !is_procedure && (is_void || !columns.is_empty());
-        let gives = gives_rows || is_record || !columns.is_empty() || returns.is_some();
-        let form = form.map(|form| if form == Form::Rows && gives_rows { Form::RowSets } else { form });
-        let may_give_rows = form.is_some_and(|form| form == Form::RowSets || form.runtime() == Runtime::Wasm);
-        let body = match &create.function_body {
-            Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body))
-                if language == "plpgsql" =>
-            {
-                let text = text_of(body).ok_or_else(no_body)?;
-                Body::Block(Arc::new(match is_called_by_tables {
-                    true => procedural::read(&with_places_from_one(text))?,
-                    false => procedural::read(text)?,
-                }))
-            }
-            _ if is_called_by_tables => {
-                let error = Error::input(format!("{language} functions cannot return type trigger"));
-                return Err(error.with_code("42P13").with_hint("write trigger functions in PL/pgSQL"));
-            }
-            _ if form.is_some() && is_procedure => {
-                let error = Error::unsupported(format!("procedures in {language} are not supported"));
-                return Err(error.with_code("0A000").with_hint("make a function that RETURNS void, and SELECT it"));
-            }
-            _ if let Some(form) = form
-                && !is_value
-                && !(form == Form::Rows && is_row_or_nothing)
-                && !(gives_rows && may_give_rows) =>
-            {
-                let error = Error::unsupported(format!("functions in {language} return one value")).with_code("0A000");
-                return Err(error.with_hint(
-                    "RETURNS text, or another type; LANGUAGE python and wasm may return rows, and python also void and \
-                     OUT parameters",
-                ));
-            }
-            Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol })
-                if let Some(form) = form.filter(|form| link_symbol.is_none() || form.runtime() == Runtime::Wasm) =>
-            {
-                let text = text_of(body).ok_or_else(no_body)?.to_owned();
-                let export = link_symbol.as_ref().map(|name| text_of(name).ok_or_else(no_body)).transpose()?;
-                let export = export.map(str::to_owned);
-                let volatility = match create.behavior {
-                    Some(FunctionBehavior::Immutable) => Volatility::Immutable,
-                    Some(FunctionBehavior::Stable) => Volatility::Stable,
-                    Some(FunctionBehavior::Volatile) | None => Volatility::Volatile,
-                };
-                Body::Program(Arc::new(Program { form, text, export, volatility, limits, closure: None }))
-            }
-            _ if form.is_some() => return Err(no_body()),
-            Some(CreateFunctionBody::Return(value)) if is_apart => {
-                let statements = parse::split(&format!("SELECT {value}"))?;
-                Body::Block(Arc::new(procedural::statements(statements, gives)))
-            }
-            Some(CreateFunctionBody::Return(value)) => Body::Value(Arc::new(value.clone())),
-            Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body)) => {
-                let text = text_of(body).ok_or_else(no_body)?;
-                let statements = parse::split(text)?;
-                match only_query(&statements).filter(|_| !is_procedure && !is_apart) {
-                    None => Body::Block(Arc::new(procedural::statements(statements, gives))),
-                    Some(query) => match value_of(&query).filter(|_| !gives_rows && !is_record && columns.is_empty()) {
-                        Some(value) => Body::Value(Arc::new(value.clone())),
-                        None => Body::Rows(Arc::new(query)),
-                    },
-                }
-            }
-            _ => return Err(no_body()),
-        };
-        let body = match body {
-            // Of several rows the first counts.
-            Body::Rows(query) if !gives_rows => {
-                let mut query = query.as_ref().clone();
-                if query.limit_clause.is_none() && query.fetch.is_none() {
-                    query.limit_clause = parse::query("SELECT 1 LIMIT 1")?.limit_clause;
-                }
-                if is_record || !columns.is_empty() {
-                    Body::Rows(Arc::new(query))
-                } else {
-                    Body::Value(Arc::new(Expr::Subquery(Box::new(query))))
-                }
-            }
-            other => other,
-        };
-        let is_strict = matches!(
-            create.called_on_null,
-            Some(FunctionCalledOnNull::ReturnsNullOnNullInput | FunctionCalledOnNull::Strict)
-        );
-        let definition = Self {
-            name: last(&create.name)?,
-            parameters,
-            body,
-            returns,
-            columns,
-            is_strict,
-            is_macro: false,
-            gives_rows,
-            is_procedure,
-            output,
-            is_trigger: is_called_by_tables,
-            acts_as: None,
-            settings,
-            is_record,
-        };
-        Ok(definition.with_placeholders())
-    }
-
     /// The same with `$1`, `$2`, … in the places of names.
     fn with_placeholders(mut self) -> Self {
         let names = self.parameters.iter().map(|parameter| parameter.name.clone()).collect::<Vec<_>>();
@@ -470,23 +298,6 @@ pub(crate) fn refuse_equal_bodies(bodies: &[Definition]) -> Result<()> {
     }
     let error = Error::input("two bodies of the macro take the same arguments").with_code("42723");
     Err(error.with_hint("they differ in the number of their parameters, or in the types of these"))
-}
-
-/// What a function in another language may take, where that is less than others may. Fails with 0A000 for settings that
-/// are no limits, and with 22023 for values that are none.
-fn own_limits(settings: &[(String, String)], language: &str) -> Result<FunctionLimits> {
-    let mut limits = FunctionLimits::default();
-    for (name, value) in settings {
-        if !limits.set(name, value)? {
-            let error = Error::unsupported(format!("functions in {language} cannot have {name} of their own"));
-            let own = FunctionLimits::NAMES.join(", ");
-            let hint = format!(
-                "they can have {own}; for others, call it from a function in SQL or PL/pgSQL that has the clause"
-            );
-            return Err(error.with_code("0A000").with_hint(hint));
-        }
-    }
-    Ok(limits)
 }
 
 /// A statement that makes a function of a module in a file, with the module's bytes in the place of its name. `None`
@@ -620,49 +431,6 @@ fn no_body() -> Error {
     Error::input("no function body specified").with_code("42P13")
 }
 
-/// Fails with 42P13 if two parameters that are given, or two that are given back, have one name.
-fn refuse_names_twice(create: &ast::CreateFunction) -> Result<()> {
-    let arguments =
-        || create.args.iter().flatten().filter_map(|given| Some((given.mode.as_ref(), given.name.as_ref()?)));
-    let given = arguments().filter(|(mode, _)| !matches!(mode, Some(ArgMode::Out))).map(|(_, name)| lower(name));
-    let given_back = arguments().filter(|(mode, _)| matches!(mode, Some(ArgMode::Out | ArgMode::InOut)));
-    let columns = match &create.return_type {
-        Some(FunctionReturnType::DataType(DataType::Table(Some(columns)))) => columns.as_slice(),
-        _ => &[],
-    };
-    let given_back = given_back.map(|(_, name)| lower(name)).chain(columns.iter().map(|column| lower(&column.name)));
-    for names in [given.collect::<Vec<_>>(), given_back.collect()] {
-        let twice = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
-        if let Some((_, name)) = twice {
-            let message = format!("parameter name \"{name}\" used more than once");
-            return Err(Error::input(message).with_code("42P13"));
-        }
-    }
-    Ok(())
-}
-
-fn is_of_procedure(returns: &FunctionReturnType) -> bool {
-    matches!(returns, FunctionReturnType::DataType(DataType::Custom(name, _))
-        if matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value == parse::PROCEDURE
-            && name.quote_style.is_some())))
-}
-
-/// The query that a body is, if it is one statement, a query, and writes nothing. What is wrong with a statement is
-/// found when it is looked at.
-fn only_query(statements: &[String]) -> Option<Query> {
-    let [only] = statements else { return None };
-    let SyntaxTree::Statement(statement) = parse::parse_one(only).ok()?.statement else { return None };
-    let Statement::Query(query) = *statement else { return None };
-    let is_changing = |query: &Query| {
-        matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
-    };
-    let with = query.with.iter().flat_map(|with| &with.cte_tables);
-    if is_changing(&query) || with.into_iter().any(|cte| is_changing(&cte.query)) {
-        return None;
-    }
-    Some(*query)
-}
-
 /// A type that the arguments of a call decide.
 pub(crate) struct Polymorphic {
     /// Whether it is an array of the type that is decided.
@@ -683,36 +451,6 @@ pub(crate) fn polymorphic(data_type: &DataType) -> Option<Polymorphic> {
     Some(Polymorphic { is_array, is_common })
 }
 
-fn is_record_type(data_type: &DataType) -> bool {
-    data_type.to_string().eq_ignore_ascii_case("record")
-}
-
-fn is_trigger(data_type: &DataType) -> bool {
-    data_type.to_string().eq_ignore_ascii_case("trigger")
-}
-
-/// The body of a trigger's function, whose TG_ARGV counts from 0; arrays here count from 1.
-fn with_places_from_one(body: &str) -> String {
-    const NAME: &str = "tg_argv";
-    let (mut made, mut rest) = (String::new(), body);
-    // Lower case is as long, letter by letter, where the name can be.
-    while let Some(place) = rest.to_ascii_lowercase().find(NAME) {
-        let (before, after) = rest.split_at(place + NAME.len());
-        made.push_str(before);
-        rest = after;
-        if let Some(within) = rest.trim_start().strip_prefix('[') {
-            made.push_str("[1 + ");
-            rest = within;
-        }
-    }
-    made.push_str(rest);
-    made
-}
-
-fn is_void(data_type: &DataType) -> bool {
-    data_type.to_string().eq_ignore_ascii_case("void")
-}
-
 /// The text of a literal.
 fn text_of(body: &Expr) -> Option<&str> {
     let Expr::Value(value) = body else { return None };
@@ -723,21 +461,10 @@ fn text_of(body: &Expr) -> Option<&str> {
     }
 }
 
-/// What a query selects, if that is one value from nowhere.
-fn value_of(query: &Query) -> Option<&Expr> {
-    let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, .. } = query else { return None };
-    let SetExpr::Select(select) = body.as_ref() else { return None };
-    let is_plain = select.from.is_empty() && select.selection.is_none() && select.having.is_none();
-    match select.projection.as_slice() {
-        [ast::SelectItem::UnnamedExpr(value) | ast::SelectItem::ExprWithAlias { expr: value, .. }] if is_plain => {
-            Some(value)
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use datafusion_expr::Volatility;
+
     use super::*;
 
     fn definition(text: &str) -> Definition {

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::error::Result;
 use datafusion_common::plan_err;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::Error;
 use diligence_catalog::sequence::SequenceState;
 use diligence_catalog::{RelationName, SessionCatalogs};
@@ -48,6 +49,13 @@ pub(crate) fn function(name: &str, catalogs: &SessionCatalogs, path: &[String]) 
 pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
     let own: &SequenceFunction = function.inner().downcast_ref()?;
     Some(FunctionName { name: own.name.to_owned(), texts: own.path.clone(), ..FunctionName::default() })
+}
+
+/// Whether an expression gives numbers that depend on how many rows it was computed of before.
+pub(crate) fn are_counted(expression: &Arc<dyn PhysicalExpr>) -> bool {
+    let own = expression.downcast_ref::<ScalarFunctionExpr>().map(ScalarFunctionExpr::fun);
+    own.and_then(|function| function.inner().downcast_ref::<SequenceFunction>()).is_some()
+        || expression.children().into_iter().any(are_counted)
 }
 
 #[derive(Debug)]

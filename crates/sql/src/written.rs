@@ -1,6 +1,7 @@
 //! Rows that come while a statement runs: those of its WITH that writes, for the others of the statement, and those
 //! that are asked for when triggers have seen them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +13,8 @@ use diligence_base::{Error, Result};
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
 use parking_lot::RwLock;
+use sqlparser::ast::Cte;
+use sqlparser::tokenizer::Location;
 
 /// Rows that are not there when the statement is planned.
 #[derive(Debug)]
@@ -66,6 +69,26 @@ impl WrittenRows {
     pub(crate) fn is_read(&self) -> bool {
         self.is_read.load(Ordering::Relaxed)
     }
+}
+
+/// What the statements of a WITH give that have been bound, by the places where they end.
+#[derive(Default)]
+pub(crate) struct WrittenParts(HashMap<Location, Arc<WrittenRows>>);
+
+impl WrittenParts {
+    /// The rows of one.
+    pub(crate) fn of(&self, cte: &Cte) -> Option<Arc<WrittenRows>> {
+        self.0.get(&end_of(cte)).cloned()
+    }
+
+    /// These are the rows of one.
+    pub(crate) fn add(&mut self, cte: &Cte, rows: Arc<WrittenRows>) {
+        self.0.insert(end_of(cte), rows);
+    }
+}
+
+fn end_of(cte: &Cte) -> Location {
+    cte.closing_paren_token.0.span.start
 }
 
 impl Table for WrittenRows {

@@ -32,4 +32,4 @@ pub mod sql_type;
 pub mod text;
 pub mod values;
 
-pub use sql_type::{SqlType, collated_type, domain_type, record_type, timed_type};
+pub use sql_type::{SqlType, collated_type, domain_type, record_type, timed_type, vector_type};

@@ -15,12 +15,13 @@
 //! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
 //! * `bit`, `bit varying`: texts of zeros and ones, which sort as the bits do.
 //! * Ranges, multiranges, addresses in networks, documents and queries of text search: their texts, of which each
-//!   value has one; `regconfig` and `regdictionary`: names.
+//!   value has one; `regconfig` and `regdictionary`: names. `int2vector` and `oidvector`: their texts.
 
 pub mod collated_type;
 pub mod domain_type;
 pub mod record_type;
 pub mod timed_type;
+pub mod vector_type;
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use self::collated_type::CollatedType;
 use self::domain_type::DomainType;
 use self::record_type::RecordType;
 use self::timed_type::TimedType;
+use self::vector_type::VectorKind;
 
 /// The key in a field's metadata under which its SQL type stands.
 pub const FIELD_KEY: &str = "sql_type";
@@ -120,6 +122,8 @@ pub enum SqlType {
     Network(NetworkKind),
     /// Of full text search: `tsvector`, `tsquery`, `regconfig`, `regdictionary`.
     Search(SearchKind),
+    /// Numbers that are counted from 0, in columns of the catalog: `int2vector`, `oidvector`.
+    Vector(VectorKind),
     /// A domain: some of another type's values. No expression has one, only what takes values.
     Domain(Arc<DomainType>),
     /// A type of times with a modifier, such as `timestamp(3)`. No expression has one, only what takes values.
@@ -226,7 +230,7 @@ impl SqlType {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) | Self::RefCursor => DataType::Utf8View,
             Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
-            Self::Multirange(_) | Self::Network(_) | Self::Search(_) => DataType::Utf8View,
+            Self::Multirange(_) | Self::Network(_) | Self::Search(_) | Self::Vector(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -365,7 +369,7 @@ impl SqlType {
             Self::Bit(_) | Self::VarBit(_) => Category::Bits,
             Self::Date | Self::Time | Self::TimeTz | Self::Timestamp | Self::TimestampTz => Category::DateTime,
             Self::Interval => Category::Timespan,
-            Self::Array(_) => Category::Array,
+            Self::Array(_) | Self::Vector(_) => Category::Array,
             Self::Record(_) | Self::Map(_) => Category::Composite,
             Self::Domain(one) => one.base.category(),
             Self::Timed(one) => one.base.category(),
@@ -509,6 +513,7 @@ impl SqlType {
                 Self::Multirange(kind) => kind.multirange_oids().1,
                 Self::Network(kind) => kind.oids().1,
                 Self::Search(kind) => kind.oids().1,
+                Self::Vector(kind) => kind.oids().1,
                 Self::Collated(one) => Self::array_of(one.base.clone()).oid(),
                 _ => 1009,
             },
@@ -517,6 +522,7 @@ impl SqlType {
             Self::Multirange(kind) => kind.multirange_oids().0,
             Self::Network(kind) => kind.oids().0,
             Self::Search(kind) => kind.oids().0,
+            Self::Vector(kind) => kind.oids().0,
             Self::Map(_) => 25,
             Self::Domain(one) => one.base.oid(),
             Self::Timed(one) => one.base.oid(),
@@ -576,6 +582,7 @@ impl SqlType {
             Self::Multirange(kind) => kind.multirange_name(),
             Self::Network(kind) => kind.name(),
             Self::Search(kind) => kind.name(),
+            Self::Vector(kind) => kind.name(),
             Self::Map(_) => "map",
             Self::Domain(one) => one.base.internal_name(),
             Self::Timed(one) => one.base.internal_name(),
@@ -627,7 +634,7 @@ impl SqlType {
 
     /// The type of a name in lower case, with the numbers in its parentheses. `None` if there is no such type.
     pub fn named(name: &str, modifiers: &[i32]) -> Option<Self> {
-        let length = modifiers.first().and_then(|length| u32::try_from(*length).ok()).filter(|length| *length > 0);
+        let length = modifiers.first().and_then(|length| u32::try_from(*length).ok());
         Some(match name {
             "bool" | "boolean" | "logical" => Self::Boolean,
             "smallint" | "int2" | "smallserial" | "tinyint" | "int1" | "short" => Self::SmallInt,
@@ -686,7 +693,8 @@ impl SqlType {
                 let of_multirange = || RangeKind::of_multirange_name(name).map(Self::Multirange);
                 let of_network = || NetworkKind::of_name(name).map(Self::Network);
                 let of_search = || SearchKind::of_name(name).map(Self::Search);
-                of_range.or_else(of_multirange).or_else(of_network).or_else(of_search)?
+                let of_vector = || VectorKind::of_name(name).map(Self::Vector);
+                of_range.or_else(of_multirange).or_else(of_network).or_else(of_search).or_else(of_vector)?
             }
         })
     }

@@ -20,9 +20,11 @@ impl Catalog {
     }
 
     /// As [`insert`](Self::insert), for the rows only whose keys no other row has, of the table or before them.
-    /// `keys` are the names of the keys that count; all, if empty. Gives those rows, by batch. Fails as that does.
+    /// `keys` are the names of the keys that count; all, if empty. Gives those rows, by batch. Fails as that does, and
+    /// as [`wait_for_keys`](Self::wait_for_keys) does, where another transaction takes away what is in a row's way.
     pub fn insert_new(
         &self,
+        locked: &LockGuard,
         table: &ObjectRef,
         rows: &[RecordBatch],
         memory: Reservation,
@@ -36,6 +38,10 @@ impl Catalog {
                 inside.reads.lock().insert(relation.id());
             }
             let masks = relation.new_keys(rows, keys)?;
+            let are_left_out = masks.iter().any(|mask| mask.true_count() < mask.len());
+            if are_left_out && locked.meets_others(self, table) {
+                self.wait_for_keys(locked, table, rows, keys)?;
+            }
             let new = rows.iter().zip(&masks).map(|(rows, mask)| filter_record_batch(rows, mask).map_err(from_arrow));
             let new = new.collect::<Result<Vec<_>>>()?;
             drop(present);

@@ -55,7 +55,7 @@ impl Catalog {
                 let error = Error::input(format!("{} named '{name}' exists already", before.a_kind()));
                 let error = match before {
                     Relation::Routine(_) => error.with_code("42723"),
-                    _ => error,
+                    _ => error.with_code("42P07"),
                 };
                 return Err(error.with_hint("drop it first, or write CREATE OR REPLACE"));
             }

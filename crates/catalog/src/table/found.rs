@@ -70,12 +70,8 @@ impl NativeTable {
     /// The hashes of the unique keys of these rows, in order, each different for every key; and of what rows have in
     /// common that may exclude each other.
     pub(crate) fn key_hashes(&self, rows: &[RecordBatch]) -> Result<Vec<u64>> {
-        let mut hashes = Vec::new();
-        self.each_unique(rows, |_, key, hash, _, _| {
-            hashes.push(key ^ hash);
-            Ok(())
-        })?;
-        self.each_excluding(rows, |key, _, exclusion, batch| {
+        let mut hashes = self.unique_hashes(rows)?;
+        self.each_excluding(rows, &[], |key, _, exclusion, batch| {
             let rows = exclusion.rows(batch)?;
             hashes.extend(rows.hashes().map(|hash| key.number() ^ hash));
             Ok(())
@@ -85,22 +81,48 @@ impl NativeTable {
         Ok(hashes)
     }
 
-    /// Whether a row from this number on has a unique key of one of these rows, or excludes one of them.
-    pub(crate) fn has_newer(&self, rows: &[RecordBatch], first: i64) -> Result<bool> {
+    /// The hashes of the unique keys of these rows, in order, each different for every key.
+    pub(crate) fn unique_hashes(&self, rows: &[RecordBatch]) -> Result<Vec<u64>> {
+        let mut hashes = Vec::new();
+        self.each_unique(rows, &[], |_, key, hash, _, _| {
+            hashes.push(key ^ hash);
+            Ok(())
+        })?;
+        hashes.sort_unstable();
+        hashes.dedup();
+        Ok(hashes)
+    }
+
+    /// The hashes of unique keys that go with these rows, where rows with these hashes come. Fails as
+    /// [`rows_of`](Self::rows_of) does.
+    pub(crate) fn gone_hashes(&self, deleted: &[i64], come: &[u64]) -> Result<Vec<u64>> {
+        let mut hashes = self.unique_hashes(&[self.rows_of(deleted)?])?;
+        hashes.retain(|hash| come.binary_search(hash).is_err());
+        Ok(hashes)
+    }
+
+    /// Whether a row whose number counts has a unique key of one of these rows, or excludes one of them; by the keys of
+    /// these names, or all.
+    pub(crate) fn has_beside(
+        &self,
+        rows: &[RecordBatch],
+        keys: &[String],
+        counts: impl Fn(i64) -> bool,
+    ) -> Result<bool> {
         let mut is_met = false;
-        self.each_unique(rows, |(index, reader), _, _, values, row| {
+        self.each_unique(rows, keys, |(index, reader), _, _, values, row| {
             let Some(key) = values.compared(row) else { return Ok(()) };
-            for number in index.candidates(&key)?.into_iter().filter(|number| *number >= first) {
+            for number in index.candidates(&key)?.into_iter().filter(|number| counts(*number)) {
                 let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
                 is_met = is_met || has_key(&finder, reader, number, values, row)?;
             }
             Ok(())
         })?;
-        self.each_excluding(rows, |_, index, exclusion, batch| {
+        self.each_excluding(rows, keys, |_, index, exclusion, batch| {
             let finder = RowFinder::new(self.pieces(), exclusion.places().to_vec());
             let rows = exclusion.rows(batch)?;
             for row in 0..rows.len() {
-                let other = exclusion.excluding((index, &finder), &rows, row, |number| number >= first)?;
+                let other = exclusion.excluding((index, &finder), &rows, row, &counts)?;
                 is_met |= other.is_some();
             }
             Ok(())
@@ -108,13 +130,15 @@ impl NativeTable {
         Ok(is_met)
     }
 
-    /// Calls `each` with every exclusion constraint and every batch of these rows.
+    /// Calls `each` with every exclusion constraint of these names, or all, and every batch of these rows.
     fn each_excluding(
         &self,
         rows: &[RecordBatch],
+        names: &[String],
         mut each: impl FnMut(&rules::Key, &KeyIndex, &Exclusion<'_>, &RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let keys = self.rules().keys.iter().zip(&self.rows.indexes);
+        let keys = keys.filter(|(key, _)| names.is_empty() || names.contains(&key.name));
         for (key, index) in keys.filter(|(key, _)| key.kind == KeyKind::Exclusion) {
             let exclusion = Exclusion::new(key, self.schema())?;
             for batch in rows {
@@ -124,14 +148,16 @@ impl NativeTable {
         Ok(())
     }
 
-    /// Calls `each` with every unique key of these rows: where it is, a number for the key, the hash, and the row.
+    /// Calls `each` with every unique key of these rows, of these names or all: where it is, a number for the key, the
+    /// hash, and the row.
     fn each_unique(
         &self,
         rows: &[RecordBatch],
+        names: &[String],
         mut each: impl FnMut((&KeyIndex, &KeyReader<'_>), u64, u64, &KeyValues, usize) -> Result<()>,
     ) -> Result<()> {
         let unique = self.rules().keys.iter().zip(&self.rows.indexes).filter(|(key, _)| key.kind.is_unique());
-        let unique = unique.collect::<Vec<_>>();
+        let unique = unique.filter(|(key, _)| names.is_empty() || names.contains(&key.name)).collect::<Vec<_>>();
         if unique.is_empty() || rows.is_empty() {
             return Ok(());
         }

@@ -33,6 +33,8 @@ pub enum Format {
     Table,
     /// Comma-separated values with a header; NULL is empty, and an empty string is ""
     Csv,
+    /// As csv, with tabs between the values
+    Tsv,
     /// One JSON array of objects
     Json,
     /// One JSON object per line
@@ -70,7 +72,8 @@ pub struct Look {
 
 impl Look {
     /// The names that are told to people; there are others.
-    pub const NAMES: [&str; 9] = ["table", "csv", "json", "jsonl", "arrow", "markdown", "line", "unaligned", "none"];
+    pub const NAMES: [&str; 10] =
+        ["table", "csv", "tsv", "json", "jsonl", "arrow", "markdown", "line", "unaligned", "none"];
 
     /// The look of this name in small letters, which may be one of other shells.
     pub fn named(name: &str) -> Option<Self> {
@@ -80,6 +83,7 @@ impl Look {
             "markdown" => (Format::Table, Frame::Markdown, Expanded::Off),
             "line" | "lines" | "vertical" => (Format::Table, Frame::Box, Expanded::On),
             "jsonlines" | "ndjson" => (Format::Jsonl, Frame::Box, Expanded::Auto),
+            "tabs" => (Format::Tsv, Frame::Box, Expanded::Auto),
             "list" => (Format::Unaligned, Frame::Box, Expanded::Auto),
             "trash" => (Format::None, Frame::Box, Expanded::Auto),
             name => (Format::from_str(name, true).ok()?, Frame::Box, Expanded::Auto),
@@ -211,6 +215,7 @@ pub fn writer<'a>(format: Format, output: &'a mut dyn Write, options: TableOptio
     match format {
         Format::Table => Box::new(table::TableWriter::new(output, options)),
         Format::Csv => Box::new(csv::CsvWriter::new(output, options.headers, options.csv_separator)),
+        Format::Tsv => Box::new(csv::CsvWriter::new(output, options.headers, '\t')),
         Format::Json => Box::new(json::JsonWriter::array(output)),
         Format::Jsonl => Box::new(json::JsonWriter::lines(output)),
         Format::Arrow => Box::new(arrow_stream::ArrowStreamWriter::new(output)),

@@ -38,24 +38,30 @@ const fn command(
 /// All commands, in the order of `.help`.
 pub const COMMANDS: &[ShellCommand] = &[
     command(".help", &["\\?", "\\h"], "", "show this list"),
-    command(".tables", &["\\d", "\\d+", "\\dt", "\\dt+"], "[PATTERN]", "list the tables and views"),
-    command(".views", &["\\dv", "\\dv+"], "[PATTERN]", "list the views"),
-    command("\\dm", &["\\dm+"], "[PATTERN]", "list the materialized views"),
+    command(".tables", &["\\d"], "[PATTERN]", "list the tables and views"),
+    command("\\dt", &[], "[PATTERN]", "list the tables"),
+    command(".views", &["\\dv"], "[PATTERN]", "list the views"),
+    command("\\dm", &[], "[PATTERN]", "list the materialized views"),
     command(".schema", &[], "[TABLE]", "list the columns of a table (also \\d TABLE), or the tables"),
-    command(".indexes", &["\\di", "\\di+"], "[PATTERN]", "list the indexes"),
-    command(".sequences", &["\\ds", "\\ds+"], "[PATTERN]", "list the sequences"),
-    command(".functions", &["\\df", "\\df+"], "[PATTERN]", "list the functions that were made"),
-    command(".schemas", &["\\dn", "\\dn+"], "[PATTERN]", "list the schemas"),
+    command(".indexes", &["\\di"], "[PATTERN]", "list the indexes"),
+    command(".sequences", &["\\ds"], "[PATTERN]", "list the sequences"),
+    command(".functions", &["\\df"], "[PATTERN]", "list the functions that were made"),
+    command(".schemas", &["\\dn"], "[PATTERN]", "list the schemas"),
     command(".roles", &["\\du", "\\dg"], "[PATTERN]", "list the roles"),
-    command(".usertypes", &["\\dT", "\\dT+"], "[PATTERN]", "list the types that were made"),
+    command(".usertypes", &["\\dT"], "[PATTERN]", "list the types that were made"),
     command(".privileges", &["\\dp", "\\z"], "[PATTERN]", "list what may be done with tables, and by whom"),
-    command(".extensions", &["\\dx", "\\dx+"], "[PATTERN]", "list the extensions"),
-    command(".languages", &["\\dL", "\\dL+"], "[PATTERN]", "list the languages of functions"),
-    command("\\dD", &["\\dD+"], "[PATTERN]", "list the domains"),
-    command("\\dconfig", &["\\dconfig+"], "[PATTERN]", "list the settings"),
-    command("\\db", &["\\db+"], "[PATTERN]", "list the tablespaces"),
-    command(".databases", &["\\l", "\\l+", "\\list"], "[PATTERN]", "list the databases"),
-    command(".mode", &[".format"], "[MODE]", "set the output format: table, csv, json, jsonl, markdown, line or none"),
+    command(".extensions", &["\\dx"], "[PATTERN]", "list the extensions"),
+    command(".languages", &["\\dL"], "[PATTERN]", "list the languages of functions"),
+    command("\\dD", &[], "[PATTERN]", "list the domains"),
+    command("\\dconfig", &[], "[PATTERN]", "list the settings"),
+    command("\\db", &[], "[PATTERN]", "list the tablespaces"),
+    command(".databases", &["\\l", "\\list"], "[PATTERN]", "list the databases"),
+    command(
+        ".mode",
+        &[".format"],
+        "[MODE]",
+        "set the output format: table, csv, tsv, json, jsonl, markdown, line or none",
+    ),
     command(".expanded", &["\\x"], "[on|off|auto]", "show the values of a row one below the other"),
     command(".maxrows", &[], "[N]", "set how many rows of a table are shown, half of them the last ones; 0 for all"),
     command(".headers", &[".header"], "[on|off]", "show the names of columns, or not"),
@@ -77,6 +83,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command(".read", &["\\i", "\\include"], "FILE", "run the statements and commands of a file"),
     command("\\ir", &["\\include_relative"], "FILE", "as \\i, from the directory of the file that says so"),
     command(".output", &["\\o", "\\out"], "[FILE]", "write results to a file, or to a command behind a |"),
+    command(".once", &[], "FILE", "the same for the next statement only"),
     command(
         "\\g",
         &[".go"],
@@ -107,11 +114,12 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\elif", &[], "CONDITION", "run what follows only if nothing since \\if has, and the condition is true"),
     command("\\else", &[], "", "run what follows only if nothing since \\if has"),
     command("\\endif", &[], "", "end what \\if began"),
-    command(".print", &["\\qecho", ".echo"], "[-n] TEXT", "print a text where results go"),
+    command(".print", &["\\qecho"], "[-n] TEXT", "print a text where results go"),
+    command(".echo", &[], "on|off|TEXT", "print statements before they run, or not; or print a text"),
     command("\\echo", &[], "[-n] TEXT", "print a text on standard output"),
     command("\\warn", &[], "[-n] TEXT", "print a text on standard error"),
-    command("\\sf", &["\\sf+"], "FUNCTION", "show the definition of a function"),
-    command("\\sv", &["\\sv+"], "VIEW", "show the definition of a view"),
+    command("\\sf", &[], "FUNCTION", "show the definition of a function"),
+    command("\\sv", &[], "VIEW", "show the definition of a view"),
     command("\\p", &[], "", "print the last statement"),
     command("\\w", &["\\write"], "FILE", "write the last statement into a file"),
     command("\\r", &[], "", "discard the statement in front of it"),
@@ -123,7 +131,7 @@ pub const COMMANDS: &[ShellCommand] = &[
     command("\\encoding", &[], "[NAME]", "show the encoding of texts, which is UTF8"),
     command("\\restrict", &[], "WORD", "turn commands off, as dumps do, until \\unrestrict says the word"),
     command("\\unrestrict", &[], "WORD", "turn commands on again"),
-    command(".quit", &["\\q", ".exit", "exit", "quit"], "", "exit (also Ctrl-D)"),
+    command(".quit", &["\\q", ".exit", "exit", "quit"], "[CODE]", "exit (also Ctrl-D)"),
 ];
 
 /// Commands of other shells that make no sense here, and what to do instead.
@@ -132,7 +140,6 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["\\c", "\\connect", ".open"],
         "a shell keeps its database; leave it, and start 'diligence shell' with --db DIR or --connect URL",
     ),
-    (&[".once"], "'SELECT … \\g FILE' writes the rows of one statement, and '.output FILE' those of all that follow"),
     (&[".version"], "SELECT version() tells it"),
     (&[".changes"], "commands tell how many rows they have changed"),
     (&[".width", ".maxwidth"], "columns are as wide as their values; '.expanded on' shows wide rows line by line"),
@@ -181,6 +188,8 @@ pub enum Command {
     Read(String, bool),
     /// Where results go; `None` for standard output.
     Output(Option<String>),
+    /// Where those of the next statement go.
+    Once(String),
     /// The statement at hand, into a file, and shown with these settings.
     Go(Option<String>, Vec<Command>),
     /// The statement at hand, with these values for its parameters and the command behind them.
@@ -243,8 +252,8 @@ pub enum Command {
     ConnectionInfo,
     /// The encoding of texts; `None` tells it.
     Encoding(Option<String>),
-    /// The end.
-    Quit,
+    /// The end, and an exit code.
+    Quit(Option<u8>),
 }
 
 /// Where a text is printed.
@@ -331,7 +340,8 @@ pub fn is_conditional(line: &str) -> bool {
 pub fn parse(line: &str) -> Result<Command, String> {
     // Users tend to end commands with a semicolon as well.
     let line = line.trim();
-    let is_separator = line.ends_with(" ;") && (line.starts_with("\\pset ") || line.starts_with("\\f "));
+    let is_separator =
+        line.ends_with(" ;") && ["\\pset ", "\\f ", ".separator "].iter().any(|name| line.starts_with(name));
     let line = if is_separator { line } else { line.trim_end_matches(';').trim_end() };
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let argument = argument.trim();
@@ -341,13 +351,31 @@ pub fn parse(line: &str) -> Result<Command, String> {
         None => (name, argument),
     };
     let name = if name.starts_with('\\') { name.to_owned() } else { name.to_ascii_lowercase() };
-    let is_named = |command: &&ShellCommand| command.names().any(|known| known == name);
-    let known = match name.as_str() {
+    let bare = without_letters(&name);
+    let is_named = |command: &&ShellCommand| command.names().any(|known| known == bare);
+    let known = match bare {
         "?" | "help" => &COMMANDS[0],
-        "\\d" | "\\d+" if !argument.is_empty() => return Ok(Command::Describe(argument.to_owned())),
+        "\\d" if !argument.is_empty() => return Ok(Command::Describe(argument.to_owned())),
         _ => COMMANDS.iter().find(is_named).ok_or_else(|| unknown(&name))?,
     };
-    meaning(known.name, argument).unwrap_or_else(|| Err(usage(known, &name)))
+    let of_system = name[bare.len()..].contains('S').then(|| in_all_schemas(argument));
+    meaning(known.name, of_system.as_deref().unwrap_or(argument)).unwrap_or_else(|| Err(usage(known, &name)))
+}
+
+/// The name of a command of psql's that lists or shows something without the letters behind it: `+` for more, and `S`
+/// for what the system has as well.
+fn without_letters(name: &str) -> &str {
+    let takes_letters = ["\\d", "\\l", "\\z", "\\sf", "\\sv"].iter().any(|known| name.starts_with(known));
+    if takes_letters { name.trim_end_matches(['+', 'S']) } else { name }
+}
+
+/// A pattern of names that finds them in the schemas of the system as well.
+fn in_all_schemas(pattern: &str) -> String {
+    match pattern {
+        "" => "*.*".to_owned(),
+        pattern if pattern.contains('.') => pattern.to_owned(),
+        pattern => format!("*.{pattern}"),
+    }
 }
 
 /// What a command with an argument asks for; `None` if it cannot have this argument.
@@ -358,6 +386,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
     let command = match name {
         ".help" => Some(Command::Help),
         ".tables" => list(Listing::Relations),
+        "\\dt" => list(Listing::Tables),
         ".views" => list(Listing::Views),
         "\\dm" => list(Listing::MaterializedViews),
         ".indexes" => list(Listing::Indexes),
@@ -394,6 +423,7 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         ".read" => given.map(|file| Command::Read(file, false)),
         "\\ir" => given.map(|file| Command::Read(file, true)),
         ".output" => Some(Command::Output(given)),
+        ".once" => given.map(Command::Once),
         "\\g" => return go(argument, Vec::new()),
         "\\gx" => return go(argument, vec![Command::Expanded(Some(Expanded::On))]),
         "\\bind" => Some(Command::Bind(argument.to_owned())),
@@ -423,7 +453,10 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\elif" => Some(Command::ElseIf(argument.to_owned())),
         "\\else" => Some(Command::Else),
         "\\endif" => Some(Command::EndIf),
-        ".print" => Some(Command::Print(argument.to_owned(), PrintedTo::Results)),
+        ".echo" if ["on", "off"].contains(&argument) => {
+            Some(Command::Set(format!("ECHO {}", if argument == "on" { "queries" } else { "none" })))
+        }
+        ".print" | ".echo" => Some(Command::Print(argument.to_owned(), PrintedTo::Results)),
         "\\echo" => Some(Command::Print(argument.to_owned(), PrintedTo::Output)),
         "\\warn" => Some(Command::Print(argument.to_owned(), PrintedTo::Errors)),
         "\\sf" => given.map(Command::ShowFunction),
@@ -435,7 +468,8 @@ fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
         "\\errverbose" => Some(Command::LastError),
         "\\conninfo" => Some(Command::ConnectionInfo),
         "\\encoding" => Some(Command::Encoding(given)),
-        ".quit" => Some(Command::Quit),
+        ".quit" if argument.is_empty() => Some(Command::Quit(None)),
+        ".quit" => argument.parse().ok().map(|code| Command::Quit(Some(code))),
         _ => None,
     };
     command.map(Ok)
@@ -543,7 +577,7 @@ fn csv_separator(value: &str) -> Option<char> {
 
 fn values_of(option: &str) -> &'static str {
     match option {
-        "format" => "the formats are table, unaligned, csv, json, jsonl, markdown, line and none",
+        "format" => "the formats are table, unaligned, csv, tsv, json, jsonl, markdown, line and none",
         "recordsep" => "it is a text, such as '\\n'",
         "csv_fieldsep" => "it is one character, and neither a quote nor an end of line",
         "border" => "it is 0, 1 or 2",
@@ -572,9 +606,7 @@ const ARGUMENTS_WIDTH: usize = 16;
 /// The lines of `.help`.
 pub fn help() -> String {
     let mut text = String::new();
-    let also = |command: &ShellCommand| {
-        command.also.iter().filter(|name| !name.ends_with('+')).copied().collect::<Vec<_>>().join(" ")
-    };
+    let also = |command: &ShellCommand| command.also.join(" ");
     let names = COMMANDS.iter().map(|command| command.name.len()).max().unwrap_or(0);
     let others = COMMANDS.iter().map(|command| also(command).len()).max().unwrap_or(0);
     for command in COMMANDS {
@@ -608,12 +640,20 @@ mod tests {
     #[test]
     fn words_of_other_shells_are_understood() {
         let is = |line: &str, command: Command| assert_eq!(parse(line), Ok(command), "{line}");
-        is(" EXIT ;", Command::Quit);
+        is(" EXIT ;", Command::Quit(None));
+        is(".exit 3", Command::Quit(Some(3)));
+        is(".once a.csv", Command::Once("a.csv".to_owned()));
+        is(".echo on", Command::Set("ECHO queries".to_owned()));
+        is(".echo on time", Command::Print("on time".to_owned(), PrintedTo::Results));
         is("help", Command::Help);
         is("\\?", Command::Help);
         is("\\d", Command::List(Listing::Relations, String::new()));
         is("\\d  Orders;", Command::Describe("Orders".to_owned()));
         is("\\dv+ o*", Command::List(Listing::Views, "o*".to_owned()));
+        is("\\dt", Command::List(Listing::Tables, String::new()));
+        is("\\dtS+ pg_*", Command::List(Listing::Tables, "*.pg_*".to_owned()));
+        is("\\dS", Command::List(Listing::Relations, "*.*".to_owned()));
+        is("\\dS+ pg_class", Command::Describe("pg_class".to_owned()));
         is("\\dm s.*", Command::List(Listing::MaterializedViews, "s.*".to_owned()));
         is("\\l", Command::List(Listing::Databases, String::new()));
         is("\\dT m*", Command::List(Listing::Types, "m*".to_owned()));
@@ -639,6 +679,7 @@ mod tests {
         is("\\pset fieldsep ';'", Command::FieldSeparator(Some(";".to_owned())));
         is("\\pset csv_fieldsep ;", Command::CsvSeparator(';'));
         is("\\f ;", Command::FieldSeparator(Some(";".to_owned())));
+        is(".separator ;", Command::FieldSeparator(Some(";".to_owned())));
         is("\\pset fieldsep_zero", Command::FieldSeparator(Some("\0".to_owned())));
         is("\\errverbose;", Command::LastError);
         is("\\dconfig work*", Command::List(Listing::Settings, "work*".to_owned()));
@@ -679,7 +720,7 @@ mod tests {
         told("\\gexec now", "usage: \\gexec");
         told("\\timing maybe", "usage: \\timing [on|off]");
         told(".bail maybe", "usage: .bail [on|off]");
-        told(".once a.csv", "\\g FILE");
+        told(".exit now", "usage: .exit [CODE]");
         told("\\watch soon", "usage: \\watch [SECONDS]");
         told("\\watch -1", "usage: \\watch");
         told("\\pset linestyle ascii", "has no 'linestyle'");

@@ -38,11 +38,7 @@ pub fn fitting(pattern: &str) -> Option<String> {
 /// The query for what belongs to a table: a heading, the place of the heading, and a line below it. `None` for what is
 /// no name of a table, such as a query or a file.
 pub fn belongings(table: &str) -> Option<String> {
-    let is_name = table.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$'));
-    if !is_name {
-        return None;
-    }
-    let of = format!("to_regclass('{table}')");
+    let of = regclass(table)?;
     Some(format!(
         "SELECT 'Indexes' AS part, 1 AS place, pg_get_indexdef(i.indexrelid) AS line \
          FROM pg_catalog.pg_index i WHERE i.indrelid = {of} \
@@ -51,8 +47,34 @@ pub fn belongings(table: &str) -> Option<String> {
          UNION ALL SELECT 'Referenced by', 3, k.conrelid::regclass::text || ', ' || k.conname || ': ' || \
          pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k WHERE k.confrelid = {of} AND k.contype = 'f' \
          UNION ALL SELECT 'Triggers', 4, pg_get_triggerdef(t.oid) \
-         FROM pg_catalog.pg_trigger t WHERE t.tgrelid = {of} AND NOT t.tgisinternal ORDER BY 2, 3"
+         FROM pg_catalog.pg_trigger t WHERE t.tgrelid = {of} AND NOT t.tgisinternal \
+         UNION ALL SELECT 'Definition', 5, pg_get_viewdef(c.oid) \
+         FROM pg_catalog.pg_class c WHERE c.oid = {of} AND c.relkind IN ('m', 'v') ORDER BY 2, 3"
     ))
+}
+
+/// The query for what a relation is that is no table, as a letter of `pg_class.relkind`, and for each such letter the
+/// query that shows the relation. `None` for what is no name.
+pub fn other_kinds(name: &str) -> Option<(String, [(&'static str, String); 2])> {
+    let of = regclass(name)?;
+    let kind = format!("SELECT relkind::text FROM pg_catalog.pg_class WHERE oid = {of}");
+    let index = format!(
+        "SELECT i.indrelid::regclass::text AS table, i.indisunique AS is_unique, i.indisprimary AS is_primary, \
+         pg_get_indexdef(i.indexrelid) AS definition FROM pg_catalog.pg_index i WHERE i.indexrelid = {of}"
+    );
+    let sequence = format!(
+        "SELECT s.data_type::text AS type, s.start_value, s.min_value, s.max_value, s.increment_by, s.cycle, \
+         s.cache_size, s.last_value FROM pg_catalog.pg_sequences s JOIN pg_catalog.pg_class c \
+         ON c.relname = s.sequencename JOIN pg_catalog.pg_namespace n \
+         ON n.oid = c.relnamespace AND n.nspname = s.schemaname WHERE c.oid = {of}"
+    );
+    Some((kind, [("i", index), ("S", sequence)]))
+}
+
+/// The expression for the oid of a relation; `None` for what is no name, such as a query or a file.
+fn regclass(name: &str) -> Option<String> {
+    let is_name = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$'));
+    is_name.then(|| format!("to_regclass('{name}')"))
 }
 
 /// What can be listed.
@@ -60,6 +82,8 @@ pub fn belongings(table: &str) -> Option<String> {
 pub enum Listing {
     /// Tables and views.
     Relations,
+    /// Tables only.
+    Tables,
     /// Views only.
     Views,
     /// Views that keep their rows.
@@ -97,6 +121,7 @@ impl Listing {
     pub fn statement(self, pattern: &str) -> String {
         let (query, schema, name) = match self {
             Self::Relations => (RELATIONS.to_owned(), "table_schema", "table_name"),
+            Self::Tables => (format!("{RELATIONS} AND table_type NOT LIKE '%VIEW%'"), "table_schema", "table_name"),
             Self::Views => (format!("{RELATIONS} AND table_type LIKE '%VIEW%'"), "table_schema", "table_name"),
             Self::MaterializedViews => {
                 (format!("{RELATIONS} AND table_type = 'MATERIALIZED VIEW'"), "table_schema", "table_name")
@@ -176,7 +201,7 @@ impl Listing {
             "" => String::new(),
             pattern => format!(" AND {column} LIKE '{}'", like(pattern)),
         };
-        let is_of_relations = matches!(self, Self::Relations | Self::Views | Self::MaterializedViews);
+        let is_of_relations = matches!(self, Self::Relations | Self::Tables | Self::Views | Self::MaterializedViews);
         // Points in names of settings stand behind no schema.
         let conditions = match pattern.split_once('.').filter(|_| self != Self::Settings) {
             Some((of_schema, of_name)) => format!("{}{}", fits(schema, of_schema), fits(name, of_name)),
@@ -228,6 +253,7 @@ mod tests {
             assert_eq!(fitting(no_pattern), None, "{no_pattern}");
         }
         assert!(belongings("s.\"Odd\"").is_some_and(|query| query.contains("to_regclass('s.\"Odd\"')")));
+        assert!(other_kinds("s.i").is_some_and(|(kind, _)| kind.ends_with("WHERE oid = to_regclass('s.i')")));
         assert!(belongings("'a.csv'").is_none() && belongings("SELECT 1").is_none());
     }
 }

@@ -137,6 +137,7 @@ fn format_name(display: &Display) -> &'static str {
         Format::Table if display.table.frame == Frame::Markdown => "markdown",
         Format::Table => "table",
         Format::Csv => "csv",
+        Format::Tsv => "tsv",
         Format::Json => "json",
         Format::Jsonl => "jsonl",
         Format::Unaligned => "unaligned",

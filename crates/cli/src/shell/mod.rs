@@ -13,6 +13,7 @@ mod completer;
 mod conditions;
 mod copy;
 mod crosstab;
+mod describe;
 mod import;
 mod lines;
 mod listings;
@@ -133,7 +134,7 @@ pub fn run(arguments: &ShellArguments) -> Done {
 fn run_given(arguments: &ShellArguments, shell: &Shell<'_>) -> Done {
     let mut failed = 0;
     let mut noted = |done: Done| match done {
-        Ok(()) | Err(Failure::OutputClosed) => done,
+        Ok(()) | Err(Failure::OutputClosed | Failure::Ended(_)) => done,
         Err(failure) if shell.stops_on_error() => Err(failure),
         Err(failure) => {
             failed += 1;
@@ -216,7 +217,7 @@ fn converse(shell: &Shell<'_>, target: &dyn Target) -> Done {
             }
             Ok(After::Entered(text)) => editor.run_edit_commands(&[EditCommand::InsertString(text)]),
             Ok(After::Exit) => return Ok(()),
-            Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
+            Err(end @ (Failure::OutputClosed | Failure::Ended(_))) => return Err(end),
             Err(failure) => complain(failure),
         }
     }

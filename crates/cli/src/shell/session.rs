@@ -15,7 +15,9 @@ use super::commands::{self, Command, PrintedTo};
 use super::conditions::Conditions;
 use super::copy;
 use super::crosstab::crosstab;
+use super::describe;
 use super::import::Import;
+use super::listings::Listing;
 use super::looks;
 use super::script::{Part, Piece, parts, with_semicolons};
 use super::variables::{Variables, boolean};
@@ -30,6 +32,15 @@ use crate::target::{CopyStream, LOOK_EVERY, Target};
 
 /// How deep files may read files; one that reads itself would never end.
 const FILES_DEEP_MAX: u32 = 32;
+
+/// Variables that tell of the database, as psql has them, and what they are.
+const FACTS: [(&str, &str); 5] = [
+    ("DBNAME", "current_database()"),
+    ("USER", "current_user"),
+    ("ENCODING", "'UTF8'"),
+    ("SERVER_VERSION_NAME", "current_setting('server_version')"),
+    ("SERVER_VERSION_NUM", "current_setting('server_version_num')"),
+];
 
 /// PostgreSQL's `io_error`: of files and commands of this machine.
 const IO_ERROR: &str = "58030";
@@ -68,6 +79,10 @@ pub struct Shell<'a> {
     prints_parts: Cell<bool>,
     /// The last error, in full.
     last_error: RefCell<Option<String>>,
+    /// Where the results of the next statement go, if elsewhere.
+    once: RefCell<Option<Sink>>,
+    /// Whether the variables that tell of the database are set.
+    knows_facts: Cell<bool>,
     /// How many statements were prepared for `\bind`.
     bound: Cell<u64>,
     variables: Variables,
@@ -92,6 +107,8 @@ impl<'a> Shell<'a> {
             reads_file: Cell::new(false),
             prints_parts: Cell::new(false),
             last_error: RefCell::default(),
+            once: RefCell::default(),
+            knows_facts: Cell::default(),
             bound: Cell::new(0),
             variables: Variables::default(),
             conditions: RefCell::default(),
@@ -280,11 +297,18 @@ impl<'a> Shell<'a> {
         if let Some(last) = Session::split(&source.text).ok().and_then(|mut statements| statements.pop()) {
             *self.last.borrow_mut() = last;
         }
-        self.noted(self.runner.run(&source))
+        let once = self.once.take();
+        let before = once.map(|sink| self.runner.set_sink(Some(sink)));
+        let done = self.noted(self.runner.run(&source));
+        if let Some(before) = before {
+            drop(self.runner.set_sink(before));
+        }
+        done
     }
 
     /// The statements with the values of their variables.
     fn filled(&self, source: Source) -> Source {
+        self.learn_facts(&source.text);
         let text = self.variables.in_statement(&source.text);
         Source { text: if text.contains("\\;") { with_semicolons(&text) } else { text }, ..source }
     }
@@ -323,6 +347,7 @@ impl<'a> Shell<'a> {
 
     /// Runs a command, with the statement in front of it and the rows of `\copy`.
     fn command(&self, line: &str, statement: Option<Source>, rows: RowsAt<'_, '_>) -> Result<After, Failure> {
+        self.learn_facts(line);
         let filled = commands::takes_variables(line).then(|| self.variables.in_statement(line));
         let command = commands::parse(filled.as_deref().unwrap_or(line)).map_err(Failure::Usage)?;
         if self.restricted.borrow().is_some() && !matches!(command, Command::Restrict(_, false)) {
@@ -341,11 +366,11 @@ impl<'a> Shell<'a> {
             Command::Help => self.runner.print_line(commands::help())?,
             Command::List(listing, pattern) => {
                 self.runner.run_own(&Source::typed(listing.statement(&pattern)))?;
-                if listing == super::listings::Listing::Relations && pattern.is_empty() {
+                if matches!(listing, Listing::Relations | Listing::Tables) && pattern.is_empty() {
                     self.print_left_out()?;
                 }
             }
-            Command::Describe(table) => self.describe(&table)?,
+            Command::Describe(table) => describe::describe(self.runner, &table)?,
             Command::Show => {
                 looks::shown(&self.runner.display()).iter().try_for_each(|line| self.runner.print_line(line))?
             }
@@ -354,6 +379,7 @@ impl<'a> Shell<'a> {
                 let sink = file.as_deref().map(Sink::open).transpose()?;
                 drop(self.runner.set_sink(sink));
             }
+            Command::Once(file) => *self.once.borrow_mut() = Some(Sink::open(&file)?),
             Command::Go(file, settings) => self.go(&self.at_hand(statement, line)?, file.as_deref(), settings)?,
             Command::Bind(argument) => return self.bind(&argument, &self.at_hand(statement, line)?),
             Command::Watch(every, times) => self.watch(&self.at_hand(statement, line)?, every, times)?,
@@ -415,7 +441,8 @@ impl<'a> Shell<'a> {
             Command::FieldSeparator(None) => {
                 self.runner.print_line(looks::told_separator("Field", &self.runner.display().table.field_separator))?;
             }
-            Command::Quit => return Ok(After::Exit),
+            Command::Quit(None) => return Ok(After::Exit),
+            Command::Quit(Some(code)) => return Err(Failure::Ended(code)),
             setting => self.set(setting)?,
         }
         Ok(After::Prompt)
@@ -429,52 +456,24 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Describes a table, or each that fits a pattern of psql's.
-    fn describe(&self, table: &str) -> Result<(), Failure> {
-        let Some(query) = super::listings::fitting(table) else {
-            self.runner.run_own(&Source::typed(format!("DESCRIBE {table}")))?;
-            return self.print_belongings(table);
-        };
-        let rows = self.runner.collect(&Source::typed(query), false)?;
-        let names = match &rows {
-            Some(rows) => texts(rows).map_err(|error| Failure::Statement(error, None))?,
-            None => vec![],
-        };
-        let names = names.into_iter().flatten().flatten().collect::<Vec<_>>();
-        if names.is_empty() {
-            return Err(Failure::Usage(format!("no table or view fits '{table}'")));
+    /// Sets the variables that tell of the database, before a text that names one.
+    fn learn_facts(&self, text: &str) {
+        let is_named =
+            |name: &str| [":", ":'", ":\"", ":{?"].iter().any(|mark| text.contains(&format!("{mark}{name}")));
+        if self.knows_facts.get() || !FACTS.iter().any(|(name, _)| is_named(name)) {
+            return;
         }
-        for name in names {
-            if self.runner.display().format == Format::Table {
-                self.runner.print_line(format!("{}:", printable(&name)))?;
+        let query = format!("SELECT {}", FACTS.map(|(_, value)| format!("({value})::text")).join(", "));
+        // If a server does not tell them, they are not set.
+        let Ok(Some(rows)) = self.runner.collect(&Source::typed(query), false) else { return };
+        let Ok(rows) = texts(&rows) else { return };
+        self.knows_facts.set(true);
+        for ((name, _), value) in FACTS.iter().zip(rows.into_iter().flatten()) {
+            if let (Some(value), None) = (value, self.variables.get(name)) {
+                // These are names that variables can have.
+                let _ = self.variables.set(name, value);
             }
-            self.runner.run_own(&Source::typed(format!("DESCRIBE {name}")))?;
-            self.print_belongings(&name)?;
         }
-        Ok(())
-    }
-
-    /// Lists indexes, constraints and triggers of a table below its columns, where these are shown as a table.
-    fn print_belongings(&self, table: &str) -> Result<(), Failure> {
-        let query = super::listings::belongings(table).filter(|_| self.runner.display().format == Format::Table);
-        let Some(query) = query else { return Ok(()) };
-        let rows = match self.runner.collect(&Source::typed(query), false) {
-            Ok(Some(rows)) => rows,
-            // A server may not know these catalogs; the columns are shown all the same.
-            Ok(None) | Err(Failure::Statement(..)) => return Ok(()),
-            Err(other) => return Err(other),
-        };
-        let mut last = String::new();
-        for row in texts(&rows).map_err(|error| Failure::Statement(error, None))? {
-            let mut values = row.into_iter().map(Option::unwrap_or_default);
-            let (Some(part), Some(line)) = (values.next(), values.nth(1)) else { continue };
-            if part != last {
-                self.runner.print_line(format!("{part}:"))?;
-                last = part;
-            }
-            self.runner.print_line(format!("  {}", printable(&line)))?;
-        }
-        Ok(())
     }
 
     /// The words of an argument, with the values of variables.

@@ -23,6 +23,12 @@ fn variables_stand_in_statements_and_commands() {
     assert_eq!(succeeds(home, "\\set n 40\n\\set m :n + 2\nSELECT :m AS a;\n\\echo :m 'a  b'\n"), "a\n42\n40+2 a  b\n");
     assert_eq!(succeeds(home, "\\set a 1\n\\set b `echo two`\n\\set\n"), "a = '1'\nb = 'two'\n");
     assert_eq!(succeeds(home, "\\set a 1\n\\unset a\nSELECT :{?a} AS a;\n\\echo :a :{?a}\n"), "a\nfalse\n:a FALSE\n");
+    // What the database is.
+    let facts =
+        "SELECT :'DBNAME' = current_database() AS d, :'USER' = current_user AS u, :SERVER_VERSION_NUM > 0 AS v;\n";
+    assert_eq!(succeeds(home, facts), "d,u,v\ntrue,true,true\n");
+    assert_eq!(succeeds(home, "\\if :{?DBNAME}\n\\echo :ENCODING\n\\endif\n"), "UTF8\n");
+    assert_eq!(succeeds(home, "\\set DBNAME own\n\\echo :DBNAME\n"), "own\n");
     // A file's name, and a table's.
     std::fs::write(home.join("q.sql"), "SELECT :n AS n;\n").unwrap();
     assert_eq!(succeeds(home, "\\set n 5\n\\set file q.sql\n\\i :file\n"), "n\n5\n");

@@ -50,6 +50,19 @@ fn unknown_commands_are_errors_at_once() {
 }
 
 #[test]
+fn results_go_elsewhere_once_and_scripts_end_with_a_code() {
+    let home = tempfile::tempdir().unwrap();
+    let script =
+        ".once once.csv\nSELECT 1 AS a;\nSELECT 2 AS b;\n.mode tabs\nSELECT 3 AS c, 'x,y' AS d;\n.exit 7\nSELECT 4;\n";
+    let ran = piped(home.path(), script);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(7), "b\n2\nc\td\n3\tx,y\n"));
+    assert_eq!(std::fs::read_to_string(home.path().join("once.csv")).unwrap(), "a\n1\n");
+    let ran = piped(home.path(), "CREATE TABLE t (a INT);\nCREATE VIEW v AS SELECT 1 AS b;\n\\dt\n\\dvS+ pool\n");
+    assert_eq!(ran.stdout.matches(",v,").count(), 0, "{}", ran.stdout);
+    assert!(ran.stdout.contains("public,t,") && ran.stdout.contains("system,pool,"), "{}", ran.stdout);
+}
+
+#[test]
 fn statements_end_with_commands_as_well() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
@@ -68,6 +81,24 @@ fn statements_end_with_commands_as_well() {
     // A query that never ends is left when nobody reads.
     let endless = "SELECT * FROM generate_series(1, 100000000) AS s(i) \\g | head -2\nSELECT 7 AS b;\n";
     assert_eq!(succeeds(home, endless), "i\n1\nb\n7\n");
+}
+
+#[test]
+fn indexes_sequences_and_views_are_described() {
+    let home = tempfile::tempdir().unwrap();
+    let made = "CREATE TABLE t (a serial PRIMARY KEY);\nCREATE INDEX ti ON t (a);\nCREATE VIEW v AS SELECT a FROM t;\n";
+    let described = |name: &str| run(home.path(), &["shell"], &format!("{made}\\d {name}\n"));
+    for (name, told) in [
+        ("ti", "CREATE INDEX ti ON public.t USING btree (a)"),
+        ("t_a_seq", "last_value"),
+        ("v", "Definition:\n  SELECT a FROM t"),
+        ("t", "Constraints:\n  t_pkey: PRIMARY KEY (a)"),
+    ] {
+        let ran = described(name);
+        assert!(ran.code == Some(0) && ran.stdout.contains(told), "{name}: {} {}", ran.stdout, ran.stderr);
+    }
+    let ran = described("nothing");
+    assert!(ran.code == Some(1) && ran.stderr.contains("no table is named 'nothing'"), "{}", ran.stderr);
 }
 
 #[test]

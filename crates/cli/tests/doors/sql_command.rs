@@ -53,6 +53,11 @@ fn files_of_a_folder_are_tables() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "id,name\n1,Ada\n2,\n3,Grace\n"), "{}", ran.stderr);
     let ran = sql(home.path(), &["--format", "csv", "SELECT count(*) AS n FROM 'tables/people.csv'"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "n\n3\n"), "{}", ran.stderr);
+    // What comes meanwhile is a table as well.
+    let script = "COPY (SELECT 1 AS a) TO 'tables/fresh.csv'; SELECT * FROM fresh; SELECT * FROM frsh";
+    let ran = sql(home.path(), &["--data", "tables", "--format", "csv", script]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "a\n1\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no table is named 'frsh'"), "{}", ran.stderr);
 }
 
 #[test]
@@ -68,7 +73,10 @@ fn statements_and_files_need_no_subcommand() {
     let ran = run(home.path(), &["nowhere.csv", "-c", "SELECT 1"], "");
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("nowhere.csv does not exist"), "{}", ran.stderr);
-    let ran = run(home.path(), &["-c", "\\dt"], "");
+    let ran = run(home.path(), &["tables/people.csv", "--format", "csv", "-c", "\\dt", "-c", "SELECT 1 AS a"], "");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stdout, "table_schema,table_name,table_type\npublic,people,BASE TABLE\na\n1\n");
+    let ran = run(home.path(), &["sql", "-c", "\\dt"], "");
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("works only in 'diligence shell'"), "{}", ran.stderr);
 }
@@ -121,8 +129,11 @@ fn standard_input_and_pipes_are_files() {
     }
     for name in ["-", "/dev/stdout", "/dev/fd/1"] {
         let copy = format!("COPY (SELECT 1 AS a) TO '{name}' (FORMAT csv, HEADER)");
-        let ran = sql(home.path(), &["--format", "none", &copy]);
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "a\n1\n"), "{name}: {}", ran.stderr);
+        // Nothing stands behind the rows, whatever the format of results is.
+        for format in ["none", "table"] {
+            let ran = sql(home.path(), &["--format", format, &copy]);
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "a\n1\n"), "{name}: {}", ran.stderr);
+        }
     }
     let ran = sql(home.path(), &["--format", "none", "COPY (SELECT 1 AS a) TO '/dev/null' (FORMAT csv)"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::Field;
 use diligence_catalog::operator_classes::{default_class, method_oid, named_class};
 use diligence_catalog::rules::{Identity, Key, KeyKind};
 use diligence_catalog::{
     NativeTable, Object, Piece, PieceRows, Relation, SessionSnapshot, declared_oid, shown_default,
 };
 use diligence_types::SqlType;
+use sqlparser::ast::Expr;
 
 use super::collations::collation_oid;
 use super::definitions::{
@@ -141,6 +143,55 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<IndexClass> {
         }));
     }
     rows
+}
+
+/// The columns of indexes as `pg_attribute` lists them, and the numbers of the indexes.
+pub(super) fn index_columns(snapshot: &SessionSnapshot) -> Vec<(Cell, Vec<Field>)> {
+    let mut indexes = Vec::new();
+    for of in declared(snapshot) {
+        indexes.extend(of.keys().map(|(place, key)| {
+            let types = key_types(&of.table, key).into_iter();
+            let own = key_names(key).into_iter().zip(types);
+            let own = own.map(|(name, sql_type)| sql_type.unwrap_or(SqlType::Text).field(&name, true));
+            let included =
+                key.included().iter().filter_map(|name| of.table.schema().field_with_name(name).ok().cloned());
+            let included = included.map(|field| field.with_nullable(true));
+            (of.number(Kind::Index, place), own.chain(included).collect())
+        }));
+    }
+    indexes
+}
+
+/// The names of the columns of a key's index: that of an expression is its function's, with a number behind it where
+/// another has the name.
+fn key_names(key: &Key) -> Vec<String> {
+    let expressions = key.computed.as_ref().map_or(&[][..], |computed| &computed.expressions);
+    let mut names: Vec<String> = Vec::new();
+    for (place, column) in key.columns.iter().enumerate() {
+        let name = match expressions.get(place) {
+            Some(Some(expression)) => {
+                collated_column(expression).unwrap_or_else(|| expression_name(expression).to_lowercase())
+            }
+            _ => column.clone(),
+        };
+        let numbered = (1..).map(|number| format!("{name}{number}"));
+        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !names.contains(name));
+        names.push(free.unwrap_or(name));
+    }
+    names
+}
+
+/// What PostgreSQL calls the column of an index whose values an expression is.
+fn expression_name(expression: &Expr) -> &str {
+    match expression {
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => expression_name(inner),
+        Expr::Cast { expr: inner, .. } => expression_name(inner),
+        Expr::Identifier(name) => &name.value,
+        Expr::Function(call) => {
+            call.name.0.last().and_then(|part| part.as_ident()).map_or("expr", |name| name.value.as_str())
+        }
+        _ => "expr",
+    }
 }
 
 /// Whether a table has indexes, how many conditions, and whether it has triggers, refers to others or others to

@@ -30,7 +30,7 @@ pub(super) fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
         kind: match known.category {
             "R" if known.name.ends_with("multirange") => "m",
             "R" => "r",
-            "X" => "p",
+            "P" | "X" => "p",
             _ => "b",
         },
         known: *known,

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_catalog::authority::Subject;
 use diligence_catalog::locks::Locks;
 use diligence_catalog::operator_classes::{ACCESS_METHODS, OPERATOR_CLASSES, OPERATOR_FAMILIES, OperatorClass};
@@ -226,40 +226,51 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for listed in relations(snapshot, true).into_iter().chain(composite_relations(snapshot)) {
         for (index, field) in listed.columns.iter().flat_map(|columns| columns.fields().iter()).enumerate() {
-            let column = field_type(field);
-            let layout = Layout { known: &column.element, is_array: column.is_array };
             let marks = |object: &Object| declared::column_marks(object, field.name());
-            let (has_default, identity, generated) = listed.object.as_ref().map_or((false, "", ""), marks);
-            rows.push(vec![
-                listed.oid.into(),
-                field.name().as_str().into(),
-                column.oid.into(),
-                column.bytes().into(),
-                Cell::Number(index as i64 + 1),
-                column.modifier.into(),
-                i32::from(column.is_array).into(),
-                layout.is_by_value().into(),
-                layout.alignment().into(),
-                layout.storage().into(),
-                "".into(),
-                (!field.is_nullable()).into(),
-                has_default.into(),
-                false.into(),
-                identity.into(),
-                generated.into(),
-                false.into(),
-                true.into(),
-                0.into(),
-                SqlType::of_field(field).map_or(0, |sql_type| collation_oid(&sql_type)).into(),
-                Cell::Number(-1),
-                listed
-                    .object
-                    .as_ref()
-                    .map_or(Cell::Null, |object| roles::grants_of_column(snapshot, object, field.name())),
-            ]);
+            let marks = listed.object.as_ref().map_or((false, "", ""), marks);
+            let grants = |object: &Object| roles::grants_of_column(snapshot, object, field.name());
+            let grants = listed.object.as_ref().map_or(Cell::Null, grants);
+            rows.push(attribute(listed.oid.into(), field, index, marks, grants));
         }
     }
+    for (index, fields) in declared::index_columns(snapshot) {
+        let attributes = fields.iter().enumerate();
+        rows.extend(
+            attributes.map(|(place, field)| attribute(index.clone(), field, place, (false, "", ""), Cell::Null)),
+        );
+    }
     rows
+}
+
+/// A row of `pg_attribute`: the column of a relation at a place, with what [`declared::column_marks`] says of it.
+fn attribute(relation: Cell, field: &Field, place: usize, marks: (bool, &str, &str), grants: Cell) -> Vec<Cell> {
+    let column = field_type(field);
+    let layout = Layout { known: &column.element, is_array: column.is_array };
+    let (has_default, identity, generated) = marks;
+    vec![
+        relation,
+        field.name().as_str().into(),
+        column.oid.into(),
+        column.bytes().into(),
+        Cell::Number(place as i64 + 1),
+        column.modifier.into(),
+        i32::from(column.is_array).into(),
+        layout.is_by_value().into(),
+        layout.alignment().into(),
+        layout.storage().into(),
+        "".into(),
+        (!field.is_nullable()).into(),
+        has_default.into(),
+        false.into(),
+        identity.into(),
+        generated.into(),
+        false.into(),
+        true.into(),
+        0.into(),
+        SqlType::of_field(field).map_or(0, |sql_type| collation_oid(&sql_type)).into(),
+        Cell::Number(-1),
+        grants,
+    ]
 }
 
 fn views(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
@@ -507,7 +518,7 @@ fn add_roles(add: Add<'_>) {
 fn add_declared(add: Add<'_>) {
     add(
         "pg_trigger",
-        "oid:p tgrelid:p tgparentid:p tgname:n tgfoid:p tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:p tgconstrindid:p tgconstraint:p tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable:n tgnewtable:n",
+        "oid:p tgrelid:p tgparentid:p tgname:n tgfoid:p tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:p tgconstrindid:p tgconstraint:p tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:V tgargs tgqual tgoldtable:n tgnewtable:n",
         triggers::triggers,
     );
     add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
@@ -530,8 +541,8 @@ fn add_declared(add: Add<'_>) {
     add(
         "pg_index",
         "indexrelid:p indrelid:p indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b \
-         indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:S \
-         indcollation:O indclass:O indoption:S indexprs indpred",
+         indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:V \
+         indcollation:O indclass:O indoption:V indexprs indpred",
         declared::indexes,
     );
     add("pg_timezone_names", "name abbrev utc_offset:v is_dst:b", |_| {

@@ -18,6 +18,7 @@ use diligence_catalog::{ComputedTable, SessionSnapshot};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::sql_type::INSTANT_ZONE;
+use diligence_types::vector_type::VectorKind;
 
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,13 +70,16 @@ impl From<i16> for Cell {
 /// Columns from text such as `"oid:p relname:n relhasindex:b"`, with the types that drivers expect. The letters: `o` a
 /// number of 64 bits, `p` an oid, `x` a number of a transaction, `t` text, `n` a name, `c` a `"char"`, `b` boolean, `i`
 /// and `s` numbers of 32 and 16 bits, `f` a double, `r` a real, as a number or as a text, `z` an instant, in
-/// microseconds or as a text, `v` an interval in seconds, `T`, `S`, `O`, `P` arrays of `t`, `s`, `o` and `p`.
+/// microseconds or as a text, `v` an interval in seconds, `T`, `S`, `P` arrays of `t`, `s` and `p`, `V` and `O` vectors
+/// of `s` and `p`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {
         let (name, letter) = column.split_once(':').unwrap_or((column, "t"));
         let data_type = match letter {
             "p" => return SqlType::OID.field(name, true),
+            "V" => return SqlType::Vector(VectorKind::SmallInt).field(name, true),
+            "O" => return SqlType::Vector(VectorKind::Oid).field(name, true),
             "P" => return SqlType::array_of(SqlType::OID).field(name, true),
             "n" => return SqlType::Name.field(name, true),
             // No expression has these types.
@@ -91,7 +95,6 @@ pub(super) fn columns(line: &str) -> SchemaRef {
             "v" => DataType::Interval(IntervalUnit::MonthDayNano),
             "T" => list(DataType::Utf8),
             "S" => list(DataType::Int16),
-            "O" => list(DataType::Int64),
             _ => DataType::Utf8View,
         };
         Field::new(name, data_type, true)
@@ -211,7 +214,8 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
             }
         }
         _ => Arc::new(StringViewArray::from_iter(cells.map(|cell| match cell {
-            Cell::Text(text) => Some(text.as_str()),
+            Cell::Text(text) => Some(text.clone()),
+            Cell::Numbers(numbers) => Some(numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")),
             _ => None,
         }))),
     }

@@ -1,7 +1,7 @@
 //! Parse: text becomes statements, and a statement a syntax tree.
 
 use diligence_base::Result;
-use diligence_sql::parse;
+use diligence_sql::parse::{self, SyntaxTree};
 
 use crate::plans::ParsedStatement;
 use crate::session::Session;
@@ -11,6 +11,15 @@ impl Session {
     /// not closed.
     pub fn split(sql: &str) -> Result<Vec<String>> {
         parse::split(sql)
+    }
+
+    /// Whether a statement is a COPY that writes its rows to the standard output of this process.
+    pub fn copies_to_standard_output(sql: &str) -> bool {
+        const NAMES: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+        parse::parse_one(sql).is_ok_and(|parsed| match parsed.statement {
+            SyntaxTree::CopyTo(copy) => NAMES.contains(&copy.target.as_str()),
+            _ => false,
+        })
     }
 
     /// The text of a statement whose parameters are of the types that their sender declares, by their places; those

@@ -43,7 +43,7 @@ pub(super) fn picked_bytes(array: &dyn Array, picks: Option<&UInt32Array>) -> us
 }
 
 /// About the same, at a cost that does not grow with the rows: of strings it looks at a few.
-pub(super) fn estimated_bytes(array: &dyn Array, picks: Option<&UInt32Array>) -> usize {
+pub(crate) fn estimated_bytes(array: &dyn Array, picks: Option<&UInt32Array>) -> usize {
     measured(array, picks, ESTIMATE_LOOKS)
 }
 

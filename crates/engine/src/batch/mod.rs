@@ -27,8 +27,8 @@ use diligence_base::{Error, Result};
 use diligence_storage::Chunk;
 use diligence_storage::foreign_error::from_arrow;
 
-pub(crate) use bytes::has_known_width;
 pub use bytes::{bytes_needed, compacted};
+pub(crate) use bytes::{estimated_bytes, has_known_width};
 pub use column::{Column, Picks, concat_arrays, to_logical};
 pub(crate) use magnitude::magnitude_bound;
 pub(crate) use nulls::{nulls_of, without_nulls};

@@ -3,7 +3,7 @@
 //! Not about NULLs, except where a function says so: a bitmap here is the plain answer of a test on every slot, and the
 //! caller joins it with the slots' validity.
 
-use arrow::array::{Array, BooleanArray};
+use arrow::array::{Array, BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 
 /// Rows whose answers make one word.
@@ -50,6 +50,18 @@ pub(super) fn pack_pairs<T: Copy>(left: &[T], right: &[T], test: impl Fn(T, T) -
         words.push(pairs.fold(0, |word, (index, (left, right))| word | (u64::from(test(*left, *right)) << index)));
     }
     BooleanBuffer::new(Buffer::from_vec(words), 0, left.len())
+}
+
+/// Bitmaps one after another.
+pub(super) fn joined(mut bitmaps: Vec<BooleanBuffer>) -> BooleanBuffer {
+    if bitmaps.len() == 1
+        && let Some(only) = bitmaps.pop()
+    {
+        return only;
+    }
+    let mut all = BooleanBufferBuilder::new(bitmaps.iter().map(BooleanBuffer::len).sum());
+    bitmaps.iter().for_each(|bitmap| all.append_buffer(bitmap));
+    all.finish()
 }
 
 /// 64 bytes of 0 or 1 as the bits of a word.

@@ -27,8 +27,10 @@ mod node;
 mod operand;
 mod outside;
 mod overflow;
+mod pieces;
 mod predicate_filter;
 mod remembered;
+mod tried;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -46,9 +48,11 @@ pub(crate) use self::node::strings::SoughtText;
 use self::node::strings::text_of;
 use self::node::{Node, foreign};
 pub use self::outside::{Outside, is_outside, outside_function, outside_identity};
+use self::pieces::Pieces;
 pub use self::predicate_filter::PredicateFilter;
 pub(crate) use self::predicate_filter::stored_number;
-use crate::batch::{Batch, Column, Selection};
+pub use self::tried::TryExpr;
+use crate::batch::{Batch, Column, Selection, concat_arrays};
 
 /// An expression, ready to be evaluated on batches of one schema. Cheap to clone.
 ///
@@ -67,6 +71,8 @@ pub struct Expr {
     column_types: Arc<[DataType]>,
     /// The expression over just those columns.
     node: Arc<Node>,
+    /// How many rows it is computed of at once, if what it makes on the way may be wide.
+    pieces: Option<Arc<Pieces>>,
 }
 
 impl Expr {
@@ -80,7 +86,8 @@ impl Expr {
         let node = Arc::new(node);
         let column_types = dense_schema.fields().iter().map(|field| field.data_type().clone()).collect();
         let calls_outside = outside::calls_outside(&physical);
-        Ok(Self { physical, data_type, nullable, columns: columns.into(), calls_outside, column_types, node })
+        let pieces = Pieces::of(&physical).map(Arc::new);
+        Ok(Self { physical, data_type, nullable, columns: columns.into(), calls_outside, column_types, node, pieces })
     }
 
     /// The column at `index` of `input`.
@@ -129,8 +136,12 @@ impl Expr {
         if let Some(index) = self.as_column() {
             return Ok(batch.column(index).clone());
         }
-        let values = self.node.evaluate(&batch.project(&self.columns))?;
-        Ok(Column::flat_array(values.into_array(batch.rows())?))
+        let batch = batch.project(&self.columns);
+        let Some(pieces) = &self.pieces else {
+            return Ok(Column::flat_array(self.node.evaluate(&batch)?.into_array(batch.rows())?));
+        };
+        let values = pieces.each(&batch, |piece| self.node.evaluate(piece)?.into_array(piece.rows()))?;
+        Ok(Column::flat_array(concat_arrays(&values, &self.data_type)?))
     }
 
     /// The rows for which the expression, a condition, is true.
@@ -138,7 +149,10 @@ impl Expr {
         if self.data_type != DataType::Boolean {
             return Err(Error::bug(format!("a condition has type {}", self.data_type)));
         }
-        self.node.select(&batch.project(&self.columns))
+        let batch = batch.project(&self.columns);
+        let Some(pieces) = &self.pieces else { return self.node.select(&batch) };
+        let bits = pieces.each(&batch, |piece| self.node.rows_that_are(true, piece))?;
+        Ok(node::selection(&bits::joined(bits)))
     }
 }
 

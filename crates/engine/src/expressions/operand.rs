@@ -6,11 +6,11 @@ use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal64Array, Scalar, UInt
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Decimal64Type, Decimal128Type};
-use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
 use diligence_base::limits::FUNCTION_BYTES_MAX;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_types::values::value_at;
 
 use crate::batch::{magnitude_bound, nulls_of, to_logical};
 
@@ -56,7 +56,7 @@ impl Operand {
     /// For a DataFusion kernel. The array should be in its logical type.
     pub(super) fn to_columnar(&self) -> Result<ColumnarValue> {
         if self.constant {
-            ScalarValue::try_from_array(&self.array, 0).map(ColumnarValue::Scalar).map_err(from_datafusion)
+            value_at(&self.array, 0).map(ColumnarValue::Scalar).map_err(from_datafusion)
         } else {
             Ok(ColumnarValue::Array(self.array.clone()))
         }

@@ -12,12 +12,12 @@ use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array, new_null_array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{filter, take};
 use arrow::datatypes::DataType;
-use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, to_datafusion};
+use diligence_types::values::value_at;
 
 use crate::stages::{Caller, briefly_outside, outside};
 
@@ -123,7 +123,7 @@ impl ScalarUDFImpl for OutsideFunction {
         let columns = columns.collect::<datafusion_common::Result<Vec<_>>>()?;
         let values = self.values(&columns, rows).map_err(to_datafusion)?;
         match is_one && rows == 1 {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
+            true => Ok(ColumnarValue::Scalar(value_at(&values, 0)?)),
             false => Ok(ColumnarValue::Array(values)),
         }
     }

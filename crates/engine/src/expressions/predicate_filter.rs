@@ -13,7 +13,8 @@ use diligence_storage::{AnswerId, RowFilter, WholeRanges};
 
 use super::node::{Node, foreign};
 use super::outside::calls_outside;
-use super::{Expr, compile, read_columns};
+use super::pieces::Pieces;
+use super::{Expr, bits, compile, read_columns};
 use crate::batch::Batch;
 
 /// A condition over the columns of a table.
@@ -25,6 +26,8 @@ pub struct PredicateFilter {
     condition: Arc<dyn PhysicalExpr>,
     /// The condition over just those columns.
     node: Node,
+    /// How many rows it looks at at once, if what it makes on the way may be wide.
+    pieces: Option<Pieces>,
     /// As [`RowFilter::answer`] says.
     answer: Option<AnswerId>,
     /// Whether it compares numbers with constants, and does nothing else.
@@ -50,7 +53,8 @@ impl PredicateFilter {
         let ranges = if columns.len() == 1 { ranges(&condition, table) } else { None };
         let node = compile::compile(&dense, &schema)?.0;
         let is_of_values = columns.len() == 1 && !node.is_volatile() && !calls_outside(&condition);
-        Ok(Some(Self { node, condition, answer: None, columns, is_plain, ranges, is_of_values }))
+        let pieces = Pieces::of(&condition);
+        Ok(Some(Self { node, pieces, condition, answer: None, columns, is_plain, ranges, is_of_values }))
     }
 
     /// The condition over the table's schema.
@@ -102,7 +106,12 @@ impl RowFilter for PredicateFilter {
             return Ok(BooleanArray::from(Vec::<bool>::new()));
         }
         let batch = Batch::from_arrays(columns.to_vec(), rows);
-        Ok(BooleanArray::new(self.node.rows_that_are(true, &batch)?, None))
+        let kept = |rows: &Batch| self.node.rows_that_are(true, rows);
+        let bits = match &self.pieces {
+            Some(pieces) => bits::joined(pieces.each(&batch, kept)?),
+            None => kept(&batch)?,
+        };
+        Ok(BooleanArray::new(bits, None))
     }
 
     fn may_see_dropped(&self) -> bool {

@@ -17,7 +17,7 @@ use crate::flow::{Accept, QueryContext, Sink, SinkState, Source, SourceState};
 use crate::operators::result::ResultSink;
 use crate::operators::values::Values;
 use crate::options::QueryOptions;
-use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};
+use crate::pipeline::{Branch, Graph, Part, PipelineSpec, SinkSpec};
 use crate::plan::Pact;
 use crate::plan::{Aggregate, Node, Plan};
 use crate::query::tests::{
@@ -298,7 +298,8 @@ fn watched(life: &Arc<Life>, result: Arc<ResultSink>) -> Graph {
         stage: StageId::Values,
         source: part(source),
         operators: Vec::new(),
-        sink,
+        branches: vec![Branch::to(sink)],
+        branching: Arc::default(),
         serial: false,
         in_order: false,
         exact_packets: false,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_expr::AggregateUDF;
 use datafusion_functions_aggregate::count::count_udaf;
@@ -13,7 +13,7 @@ use datafusion_physical_expr::expressions::{Column as ColumnExpr, Literal};
 use diligence_base::Result;
 
 use crate::expressions::Expr;
-use crate::plan::AggregateCall;
+use crate::plan::{Aggregate, AggregateCall, Node, Plan};
 
 /// What is computed for each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,21 @@ pub(super) fn column(index: usize, schema: &Schema) -> Arc<dyn PhysicalExpr> {
 
 pub(super) fn literal(value: ScalarValue) -> Arc<dyn PhysicalExpr> {
     Arc::new(Literal::new(value))
+}
+
+/// The input by groups, each column of which has a field, with the results of calls.
+pub(super) fn grouped(
+    input: Plan,
+    groups: Vec<Expr>,
+    fields: impl IntoIterator<Item = impl Into<FieldRef>>,
+    calls: Vec<AggregateCall>,
+) -> Plan {
+    let results = calls.iter().map(|call| call.function.field());
+    let fields = fields.into_iter().map(Into::into).chain(results).collect::<Vec<FieldRef>>();
+    let grouping_sets = vec![vec![false; groups.len()]];
+    let input = Box::new(input);
+    let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates: calls, limit: None };
+    Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields)))
 }
 
 pub(super) fn call(

@@ -20,6 +20,7 @@
 
 use std::collections::HashMap;
 
+use arrow::datatypes::SchemaRef;
 use diligence_base::ids::TableIdentity;
 
 use super::parts::rows_touched;
@@ -187,7 +188,13 @@ fn with_part(plan: &Plan, places: &[Path]) -> Plan {
     plan
 }
 
-fn next_table(plan: &Plan) -> u32 {
+/// A place that reads all columns of a part.
+pub(super) fn place_of(table: WorkTableId, schema: &SchemaRef) -> Plan {
+    let columns = (0..schema.fields().len()).collect();
+    Plan::new(Node::WorkTable(WorkTable { table, name: format!("part {}", table.0), columns }), schema.clone())
+}
+
+pub(super) fn next_table(plan: &Plan) -> u32 {
     let own = match &plan.node {
         Node::Recursive(query) => query.table.0 + 1,
         Node::Common(common) => common.parts.iter().map(|part| part.table.0 + 1).max().unwrap_or(0),

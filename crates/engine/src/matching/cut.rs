@@ -17,7 +17,7 @@ use crate::plan::{AggregateCall, Node, Plan};
 
 /// What a query would share.
 #[derive(Clone)]
-pub(crate) struct Wish {
+pub(crate) struct ShareRequest {
     /// The query's plan, if another one gives the same and has its groups in [the order of all](in_one_order).
     pub plan: Option<Arc<Plan>>,
     /// How many nodes of the plan are above the cut.
@@ -53,14 +53,14 @@ impl fmt::Display for Alone {
                 write!(f, "it is not known that its rows have at most {bytes}")
             }
             Alone::Unknown => f.write_str(
-                "it has a function whose value may differ from one call to the next, or an operator that is not compared (windows, rows \
-                 in the statement, recursion)",
+                "it has a function whose value may differ from one call to the next, or an operator that is not \
+                 compared (windows, rows in the statement, recursion)",
             ),
         }
     }
 }
 
-impl Wish {
+impl ShareRequest {
     /// What a query with this plan would share, or why it is to run for itself. `groups_bytes` are those that one query
     /// of a template has had.
     pub fn of(

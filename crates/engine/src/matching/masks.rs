@@ -1,40 +1,31 @@
 //! The rows that any of several queries wants, each with a mask of those that do.
 //!
-//! Masks are made at the scans and filters, from the constants in the queries' conditions, and go up beside the rows:
-//! an inner join keeps the queries that want both sides' rows, any other join those of the one side whose rows it lets
-//! through or completes. Where one side only chooses rows of the other (EXISTS, IN), its rows are grouped by the keys
-//! of the join, each with the masks of all of them, which say who wants, or does not want, the other side's row.
-//! Comparisons of columns are looked up for all queries at once; other conditions are evaluated for each query that has
-//! another one.
+//! Masks are made at the scans and filters, from the constants in the queries' conditions, and go up beside the rows;
+//! how [joins](super::mask_joins) put them together depends on their kind. Comparisons of columns are looked up for all
+//! queries at once; other conditions are evaluated for each query that has another one.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::JoinType;
+use arrow::datatypes::Schema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Operator;
-use datafusion_functions_aggregate::bit_and_or_xor::bit_or_udaf;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::canonical::terms_of;
+use super::mask_joins::{Chooses, beside, chosen, joined, mask_field, padded, padded_side};
 use super::parameters::{Parameter, Parameters, form_of, parameter};
 use super::signature::{sides_apart, sides_masked};
 use crate::expressions::Expr;
 use crate::plan::mask_lookup::{Lookup, Terms};
-use crate::plan::{Aggregate, AggregateCall, HashJoin, Mask, Node, Plan, Scan, SortKey};
-
-/// The column of masks.
-pub(super) fn mask_field() -> Field {
-    Field::new("queries", DataType::UInt64, false)
-}
+use crate::plan::{Mask, Node, Plan, Scan, SortKey};
 
 /// The plan over the rows of all queries; the mask is its last column. The queries are of one template.
 pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan> {
     let all = bits_of(queries.len());
-    let mut masks = Masks { queries, all, places: 0, only_chooses: false };
+    let mut masks = Masks { queries, all, places: 0, is_costly: false };
     match masks.plan(plan, true)? {
         (plan, true) => Ok(plan),
         (_, false) => Err(Error::bug("a template without parameters")),
@@ -42,7 +33,7 @@ pub(super) fn with_mask(plan: &Plan, queries: &[Arc<Parameters>]) -> Result<Plan
 }
 
 /// The bits of so many queries.
-fn bits_of(queries: usize) -> u64 {
+pub(super) fn bits_of(queries: usize) -> u64 {
     u64::MAX >> (64 - queries.clamp(1, 64))
 }
 
@@ -70,8 +61,8 @@ struct Masks<'a> {
     all: u64,
     /// Scans and filters passed so far, in the order in which signatures count them.
     places: usize,
-    /// Whether the rows only choose others: masks cost more there, so there are none where all queries say the same.
-    only_chooses: bool,
+    /// Whether the rows are grouped by keys for their masks: there are none where all queries say the same.
+    is_costly: bool,
 }
 
 impl Masks<'_> {
@@ -106,9 +97,14 @@ impl Masks<'_> {
             Node::HashJoin(join) => {
                 let sides = sides_masked(join);
                 let chooses = Chooses::of(join.join_type);
-                let masked = self.sides(&mut join.left, &mut join.right, sides, chooses)?;
+                let padded_side = padded_side(join.join_type);
+                let by_keys = chooses.map(|chooses| chooses.right).or(padded_side);
+                let masked = self.sides(&mut join.left, &mut join.right, sides, by_keys)?;
                 if let Some(chooses) = chooses.filter(|chooses| chooses.is_masked(masked)) {
                     return chosen(join.clone(), chooses, plan, masked, self.all).map(|chosen| (chosen, true));
+                }
+                if let Some(is_right) = padded_side.filter(|right| if *right { masked.1 } else { masked.0 }) {
+                    return padded(join.clone(), is_right, plan, masked, self.all).map(|padded| (padded, true));
                 }
                 return joined(changed, plan, masked, |node| match node {
                     Node::HashJoin(join) => Some((join.join_type, &mut join.projection)),
@@ -134,19 +130,20 @@ impl Masks<'_> {
         Ok((changed, masked))
     }
 
+    /// Both sides of a join; `by_keys`: whether the right one, or the left one, counts by its keys as well.
     fn sides(
         &mut self,
         left: &mut Plan,
         right: &mut Plan,
         apart: (bool, bool),
-        chooses: Option<Chooses>,
+        by_keys: Option<bool>,
     ) -> Result<(bool, bool)> {
-        let only_chooses = self.only_chooses;
-        self.only_chooses = only_chooses || chooses.is_some_and(|chooses| !chooses.right);
+        let is_costly = self.is_costly;
+        self.is_costly = is_costly || by_keys == Some(false);
         let (below_left, left_masked) = self.plan(left, apart.0)?;
-        self.only_chooses = only_chooses || chooses.is_some_and(|chooses| chooses.right);
+        self.is_costly = is_costly || by_keys == Some(true);
         let (below_right, right_masked) = self.plan(right, apart.1)?;
-        self.only_chooses = only_chooses;
+        self.is_costly = is_costly;
         (*left, *right) = (below_left, below_right);
         Ok((left_masked, right_masked))
     }
@@ -224,7 +221,7 @@ impl Masks<'_> {
             let both = (pair[0].as_slice(), pair[1].as_slice());
             [both, (both.1, both.0)].iter().all(|(some, others)| some.iter().all(|one| is_in(one, others)))
         };
-        let is_one = self.only_chooses && queries.windows(2).all(are_equal);
+        let is_one = self.is_costly && queries.windows(2).all(are_equal);
         if conditions.is_empty() && (columns.is_empty() || is_one) {
             return Ok(None);
         }
@@ -277,157 +274,6 @@ impl Masks<'_> {
         let node = Mask { input, queries, lookups, conditions, masks, unwanted, first, columns };
         Ok(Some(Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()]))))
     }
-}
-
-/// A join one of whose sides only chooses rows of the other.
-#[derive(Clone, Copy)]
-struct Chooses {
-    /// Whether it is the right one that chooses.
-    right: bool,
-    /// Whether it chooses rows that have no partner.
-    without_partner: bool,
-}
-
-impl Chooses {
-    fn of(join_type: JoinType) -> Option<Self> {
-        let (right, without_partner) = match join_type {
-            JoinType::LeftSemi => (true, false),
-            JoinType::LeftAnti => (true, true),
-            JoinType::RightSemi => (false, false),
-            JoinType::RightAnti => (false, true),
-            _ => return None,
-        };
-        Some(Self { right, without_partner })
-    }
-
-    fn is_masked(self, (left, right): (bool, bool)) -> bool {
-        if self.right { right } else { left }
-    }
-}
-
-/// Such a join, where the side that chooses has masks as its last column: a join with its keys, each once, and the
-/// masks of all rows that have them.
-fn chosen(join: HashJoin, chooses: Chooses, plan: &Plan, masked: (bool, bool), queries: u64) -> Result<Plan> {
-    let before = plan.inputs().iter().map(|input| input.schema.fields().len()).collect::<Vec<_>>();
-    let (left, right) = (*join.left, *join.right);
-    let (rows, by, rows_width, rows_masked) =
-        if chooses.right { (left, right, before[0], masked.0) } else { (right, left, before[1], masked.1) };
-    let keys: Vec<_> =
-        join.on.iter().map(|(left, right)| if chooses.right { right.clone() } else { left.clone() }).collect();
-    let count = keys.len();
-    let by = masks_by_keys(by, keys)?;
-    let key = |place: usize| Expr::column(place, &by.schema);
-    let on = join.on.iter().enumerate().map(|(place, (left, right))| {
-        Ok(if chooses.right { (left.clone(), key(place)?) } else { (key(place)?, right.clone()) })
-    });
-    let on = on.collect::<Result<Vec<_>>>()?;
-    // Where the columns begin in the join's full output.
-    let all = rows.schema.fields().len();
-    let (rows_start, by_start) = if chooses.right { (0, all) } else { (count + 1, 0) };
-    let mut columns: Vec<usize> = match &join.projection {
-        Some(columns) => columns.iter().map(|column| rows_start + column).collect(),
-        None => (rows_start..rows_start + rows_width).collect(),
-    };
-    let width = columns.len();
-    let mut masks = Vec::new();
-    if rows_masked {
-        columns.push(rows_start + rows_width);
-        masks.push(width);
-    }
-    columns.push(by_start + count);
-    let place = columns.len() - 1;
-    let unwanted = if chooses.without_partner { vec![place] } else { vec![] };
-    if !chooses.without_partner {
-        masks.push(place);
-    }
-    let join_type = match (chooses.without_partner, chooses.right) {
-        (false, _) => JoinType::Inner,
-        (true, true) => JoinType::Left,
-        (true, false) => JoinType::Right,
-    };
-    let (left, right) = if chooses.right { (rows, by) } else { (by, rows) };
-    let (left, right) = (Box::new(left), Box::new(right));
-    let added = (width..columns.len()).map(|column| mask_field().with_nullable(unwanted.contains(&column)));
-    let schema = beside(&plan.schema, added);
-    let join = HashJoin { left, right, on, join_type, projection: Some(columns), ..join };
-    let joined =
-        Plan { schema, rows_estimate: plan.rows_estimate, ..Plan::new(Node::HashJoin(join), plan.schema.clone()) };
-    let (lookups, conditions, columns) = (vec![], vec![], (0..width).collect());
-    let node = Mask { input: Box::new(joined), queries, lookups, conditions, masks, unwanted, first: None, columns };
-    Ok(Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])))
-}
-
-/// Each of the keys once, with the masks of all rows that have it in one. The input has masks as its last column.
-fn masks_by_keys(input: Plan, keys: Vec<Expr>) -> Result<Plan> {
-    let schema = input.schema.clone();
-    let mask = Expr::column(schema.fields().len() - 1, &schema)?;
-    let call = AggregateCall::new(bit_or_udaf(), "queries".to_owned(), vec![mask], None, &schema)?;
-    let fields = keys.iter().enumerate();
-    let fields = fields.map(|(place, key)| Field::new(format!("key {place}"), key.data_type().clone(), true));
-    let fields = fields.chain([mask_field().with_nullable(true)]).collect::<Vec<_>>();
-    let grouping_sets = vec![vec![false; keys.len()]];
-    let (input, aggregates) = (Box::new(input), vec![call]);
-    let node = Aggregate { input, groups: keys, grouping_sets, has_grouping_id: false, aggregates, limit: None };
-    Ok(Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields))))
-}
-
-/// A join whose sides have got masks as their last columns: they come out behind the join's own columns, as one.
-fn joined(
-    mut changed: Plan,
-    plan: &Plan,
-    (left, right): (bool, bool),
-    projection_of: impl Fn(&mut Node) -> Option<(JoinType, &mut Option<Vec<usize>>)>,
-) -> Result<(Plan, bool)> {
-    let widths = |plan: &Plan| plan.inputs().iter().map(|input| input.schema.fields().len()).collect::<Vec<_>>();
-    let (before, after) = (widths(plan), widths(&changed));
-    let Some((join_type, projection)) = projection_of(&mut changed.node) else {
-        return Err(Error::bug("a join that is none"));
-    };
-    let (has_left, has_right) = match join_type {
-        JoinType::LeftSemi | JoinType::LeftAnti => (true, false),
-        JoinType::RightSemi | JoinType::RightAnti => (false, true),
-        _ => (true, true),
-    };
-    // Where the right side's columns begin in the join's full output.
-    let (start_before, start_after) = if has_left { (before[0], after[0]) } else { (0, 0) };
-    let full = start_before + if has_right { before[1] } else { 0 };
-    let moved = |column: usize| if column < start_before { column } else { column - start_before + start_after };
-    let mut columns: Vec<usize> = match projection.take() {
-        Some(columns) => columns.into_iter().map(moved).collect(),
-        None => (0..full).map(moved).collect(),
-    };
-    let width = columns.len();
-    if left {
-        columns.push(before[0]);
-    }
-    if right {
-        columns.push(start_after + before[1]);
-    }
-    *projection = Some(columns);
-    if !left && !right {
-        return Ok((plan.clone(), false));
-    }
-    let masks = usize::from(left) + usize::from(right);
-    changed.schema = beside(&plan.schema, (0..masks).map(|_| mask_field()));
-    if masks == 1 {
-        return Ok((changed, true));
-    }
-    let node = Mask {
-        input: Box::new(changed),
-        queries: u64::MAX,
-        lookups: vec![],
-        conditions: vec![],
-        masks: vec![width, width + 1],
-        unwanted: vec![],
-        first: None,
-        columns: (0..width).collect(),
-    };
-    Ok((Plan::new(Node::Mask(node), beside(&plan.schema, [mask_field()])), true))
-}
-
-fn beside(schema: &SchemaRef, fields: impl IntoIterator<Item = Field>) -> SchemaRef {
-    let own = schema.fields().iter().cloned();
-    Arc::new(Schema::new(own.chain(fields.into_iter().map(Arc::new)).collect::<Vec<_>>()))
 }
 
 fn places_in(plan: &Plan) -> usize {

@@ -48,6 +48,8 @@ pub(crate) enum Way {
     Cells,
     /// To rows with their masks.
     Rows,
+    /// To the groups of each of several templates: see [`page`](super::page).
+    Page,
 }
 
 /// One query's part of a state that was built for several.
@@ -137,6 +139,7 @@ pub(crate) fn merged(way: Way, part: &Plan, queries: &[Arc<Parameters>]) -> Resu
                 None => rows,
             })
         }
+        Way::Page => Err(Error::bug("a page was merged as one template")),
     }
 }
 

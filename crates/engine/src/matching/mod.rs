@@ -6,9 +6,12 @@
 //! * [`cut`]: which part of a plan others may want as well; [`parts`]: how plans are taken apart and put together.
 //! * [`shape`], [`order`], [`subsumption`]: whether rows that are there have what a plan wants, and more, and what is
 //!   to be done with them then.
-//! * [`merge`]: one plan that answers several queries: [`masks`] say which of them want a row; [`regroup`] and
-//!   [`quotient`] put [`cells`] together to groups, and [`different`] what is computed of different values, of which
-//!   [`value_counts`] tells how many there are; [`pair_conditions`] takes conditions out of joins for that.
+//! * [`merge`]: one plan that answers several queries: [`masks`] say which of them want a row, also of
+//!   [joins](mask_joins); [`regroup`] and [`quotient`] put [`cells`] together to groups, and [`different`] what is
+//!   computed of different values, of which [`value_counts`] tells how many there are; [`pair_conditions`] takes
+//!   conditions out of joins for that.
+//! * [`page`]: one plan for queries of several templates over the same joins; [`widening`] gives these all columns that
+//!   any of the queries needs.
 //! * [`common`]: what one plan has in several places.
 //!
 //! Invariant: functions of plans, without any state. Nothing here knows a query that runs, or what is kept.
@@ -18,9 +21,11 @@ mod cells;
 pub(crate) mod common;
 pub(crate) mod cut;
 mod different;
+mod mask_joins;
 pub(crate) mod masks;
 pub(crate) mod merge;
 pub(crate) mod order;
+pub(crate) mod page;
 mod pair_conditions;
 pub(crate) mod parameters;
 pub(crate) mod parts;
@@ -30,3 +35,4 @@ pub(crate) mod shape;
 pub(crate) mod signature;
 pub(crate) mod subsumption;
 mod value_counts;
+mod widening;

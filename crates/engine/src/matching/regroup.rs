@@ -23,8 +23,9 @@ use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, IsNu
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
-use super::cells::{Cell, Kind, call, column, literal};
+use super::cells::{Cell, Kind, call, column, grouped, literal};
 use super::different;
+use super::mask_joins::mask_field;
 use super::masks::with_mask;
 use super::quotient::Quotient;
 use super::value_counts;
@@ -39,6 +40,7 @@ const FEW_PAIRS: usize = 256 * 1024;
 const MANY_PAIRS_QUERIES_MIN: usize = 4;
 
 /// How an aggregate's result comes from those of the cells, which are named by number.
+#[derive(PartialEq)]
 enum RegroupPart {
     Sum(usize),
     Count(usize),
@@ -135,7 +137,16 @@ fn small_integer(argument: &Expr, input: &Schema) -> Option<Expr> {
 
 /// Whether queries with this aggregate can be answered by one run.
 pub(super) fn can_merge(aggregate: &Aggregate) -> bool {
-    Parts::of(aggregate).is_some_and(|parts| different::has_room(aggregate.groups.len(), &parts.cells))
+    Parts::of(aggregate).is_some()
+}
+
+/// Whether the cells of two aggregates that can be merged are of the same kinds, and are put together in the same way.
+pub(super) fn is_alike(one: &Aggregate, other: &Aggregate) -> bool {
+    let kinds = |parts: Parts| {
+        let cells = parts.cells.iter().map(|cell| (cell.kind, cell.distinct)).collect::<Vec<_>>();
+        (cells, parts.parts)
+    };
+    Parts::of(one).map(kinds) == Parts::of(other).map(kinds)
 }
 
 /// How many queries go together at least for one run to be worth it, for an aggregate that can be merged and is
@@ -176,19 +187,14 @@ pub(super) fn by_cells(aggregate: &Aggregate, output: &Schema, input: Plan) -> R
         return different::by_cells(&aggregate.groups, output, &parts.cells, input);
     }
     let mut groups = aggregate.groups.clone();
-    let mut fields = output.fields()[..groups.len()].to_vec();
+    let fields = output.fields()[..groups.len()].iter().cloned().chain([Arc::new(mask_field())]);
     groups.push(Expr::column(input.schema.fields().len() - 1, &input.schema)?);
-    fields.push(Arc::new(super::masks::mask_field()));
-    let mut aggregates = Vec::new();
-    for cell in parts.cells {
-        let call = call(cell.kind.function(), cell.arguments, cell.filter, &input.schema)?;
-        fields.push(call.function.field());
-        aggregates.push(call);
-    }
-    let grouping_sets = vec![vec![false; groups.len()]];
-    let input = Box::new(input);
-    let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
-    Ok(Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields))))
+    let calls = parts.cells.into_iter().map(|cell| {
+        let Cell { kind, arguments, filter, .. } = cell;
+        call(kind.function(), arguments, filter, &input.schema)
+    });
+    let calls = calls.collect::<Result<Vec<_>>>()?;
+    Ok(grouped(input, groups, fields, calls))
 }
 
 /// The groups of one query, from the cells of a merged run: what `plan`, an aggregate, would have given.
@@ -219,18 +225,14 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
         return Err(Error::bug("groups put together from other ones"));
     }
     let groups = keys.iter().map(|&key| Expr::column(key, &cells)).collect::<Result<Vec<_>>>()?;
-    let mut fields = plan.schema.fields()[..width].to_vec();
-    let mut aggregates = Vec::new();
-    for (cell, &value) in parts.cells.iter().zip(values) {
-        let argument = Expr::column(value, &cells)?;
-        let call = call(cell.kind.together(), vec![argument], None, &cells)?;
-        fields.push(call.function.field());
-        aggregates.push(call);
-    }
-    let grouping_sets = vec![vec![false; width]];
-    let input = Box::new(rows);
-    let node = Aggregate { input, groups, grouping_sets, has_grouping_id: false, aggregates, limit: None };
-    let together = Plan::new(Node::Aggregate(node), Arc::new(Schema::new(fields)));
+    let fields = plan.schema.fields()[..width].iter().cloned();
+    let calls = parts
+        .cells
+        .iter()
+        .zip(values)
+        .map(|(cell, value)| call(cell.kind.together(), vec![Expr::column(*value, &cells)?], None, &cells));
+    let calls = calls.collect::<Result<Vec<_>>>()?;
+    let together = grouped(rows, groups, fields, calls);
 
     let schema = together.schema.clone();
     let mut expressions = (0..width).map(|index| Expr::column(index, &schema)).collect::<Result<Vec<_>>>()?;

@@ -30,7 +30,7 @@ use datafusion_physical_expr::expressions::Column as ColumnExpr;
 
 use super::canonical::{Canonical, canonical, terms_of};
 use super::cells::Kind;
-use super::cut::Wish;
+use super::cut::ShareRequest;
 use super::order::{Order, Places};
 use super::parameters::{Parameter, parameter};
 use super::parts;
@@ -75,8 +75,8 @@ pub(crate) struct Shapes {
 
 impl Shapes {
     /// That of the part below a query's cut, or of what is below some of its nodes; of its plan as it was planned.
-    pub fn of(planned: &Plan, wish: &Wish, options: &QueryOptions) -> Self {
-        let plan = wish.plan.as_deref().unwrap_or(planned);
+    pub fn of(planned: &Plan, request: &ShareRequest, options: &QueryOptions) -> Self {
+        let plan = request.plan.as_deref().unwrap_or(planned);
         let part = |depth| parts::part_below(plan, depth);
         let shape = |depth| Shape::of(part(depth)?, options).map(Arc::new);
         let in_order = |plan, from| {
@@ -85,20 +85,20 @@ impl Shapes {
         };
         // Where more groups were expected than there are, all of the plan may be there of a query before they were
         // counted. Nothing above the cut differs.
-        let is_counted = part(wish.depth).is_some_and(|part| !parts::is_small(part));
+        let is_counted = part(request.depth).is_some_and(|part| !parts::is_small(part));
         let uncut = if is_counted { in_order(planned, 0) } else { None };
-        let in_order = in_order(plan, wish.depth);
-        let comes_in_order = |depth| depth == wish.depth && part(depth).is_some_and(|part| part.ordered);
+        let in_order = in_order(plan, request.depth);
+        let comes_in_order = |depth| depth == request.depth && part(depth).is_some_and(|part| part.ordered);
         let kept = match &in_order {
             Some((depth, shape)) if comes_in_order(*depth) => Some(shape.clone()),
-            _ => shape(wish.depth),
+            _ => shape(request.depth),
         };
         // As few as may be, then all in order; then all, to be put in order above.
         let whole = in_order.as_ref().and_then(|(depth, shape)| Some((*depth, shape.whole.clone()?)));
         let mut wanted: Vec<_> = uncut.into_iter().chain(in_order).chain(whole).collect();
-        let depth = parts::depth_of_rows(plan, wish.depth);
+        let depth = parts::depth_of_rows(plan, request.depth);
         if part(depth).is_some_and(|part| !part.ordered) {
-            let rows = if depth == wish.depth { kept.clone() } else { shape(depth) };
+            let rows = if depth == request.depth { kept.clone() } else { shape(depth) };
             wanted.extend(rows.map(|rows| (depth, rows)));
         }
         Self { kept, wanted }
@@ -206,13 +206,37 @@ impl Shape {
 }
 
 /// The leaf, if an expression over leaves is just one.
-fn leaf_of(physical: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+pub(super) fn leaf_of(physical: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     physical.downcast_ref::<ColumnExpr>().map(ColumnExpr::index)
 }
 
-type Physical = Arc<dyn PhysicalExpr>;
+pub(super) type Physical = Arc<dyn PhysicalExpr>;
 
-struct Walk {
+/// The rows that an aggregate is computed of.
+pub(super) struct Body {
+    /// Which of them count.
+    pub conditions: Vec<Condition>,
+    /// Their columns over leaves.
+    pub columns: Vec<Physical>,
+    /// What is grouped by.
+    pub keys: Vec<Canonical>,
+    /// What is computed for each group.
+    pub calls: Vec<Call>,
+}
+
+impl Body {
+    /// That of an aggregate that is run with these options; `None` if it has parts that cannot be compared.
+    pub fn of(aggregate: &Aggregate, options: &QueryOptions) -> Option<Self> {
+        let mut walk = Walk::new(options);
+        let columns = walk.rows(&aggregate.input, true)?;
+        let keys = walk.all(&aggregate.groups, &columns)?;
+        let calls = aggregate.aggregates.iter().map(|call| walk.call(call, &columns));
+        let calls = calls.collect::<Option<Vec<_>>>()?;
+        Some(Self { conditions: walk.conditions, columns, keys, calls })
+    }
+}
+
+pub(super) struct Walk {
     writer: Writer,
     conditions: Vec<Condition>,
     leaves: usize,
@@ -220,7 +244,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(options: &QueryOptions) -> Self {
+    pub fn new(options: &QueryOptions) -> Self {
         Self { writer: Writer::new(options), conditions: Vec::new(), leaves: 0, nodes_left: NODES_MAX }
     }
 
@@ -293,7 +317,7 @@ impl Walk {
         }
     }
 
-    fn projected(&mut self, expressions: &[Expr], columns: &[Physical]) -> Option<Vec<Physical>> {
+    pub fn projected(&mut self, expressions: &[Expr], columns: &[Physical]) -> Option<Vec<Physical>> {
         expressions.iter().map(|expression| self.over_leaves(expression.physical(), columns)).collect()
     }
 
@@ -310,7 +334,8 @@ impl Walk {
         Some(scan.columns.iter().map(|&column| all[column].clone()).collect())
     }
 
-    fn next_place(&mut self) -> Option<usize> {
+    /// The number of the next scan, or inner part that is not taken apart.
+    pub fn next_place(&mut self) -> Option<usize> {
         self.leaves += 1;
         (self.leaves < 1 << COLUMN_BITS).then_some(self.leaves)
     }
@@ -418,7 +443,7 @@ impl Walk {
     }
 
     /// An expression over these columns, over leaves, as it is compared.
-    fn written(&mut self, physical: &Physical, columns: &[Physical]) -> Option<Canonical> {
+    pub fn written(&mut self, physical: &Physical, columns: &[Physical]) -> Option<Canonical> {
         canonical(&self.over_leaves(physical, columns)?)
     }
 
@@ -443,16 +468,26 @@ fn nodes_in(physical: &Physical) -> usize {
     1 + physical.children().into_iter().map(nodes_in).sum::<usize>()
 }
 
-fn leaf(place: usize, column: usize) -> Physical {
-    Arc::new(ColumnExpr::new("", place << COLUMN_BITS | column))
+pub(super) fn leaf(place: usize, column: usize) -> Physical {
+    Arc::new(ColumnExpr::new("", leaf_number(place, column)))
 }
 
-fn is_mark(join_type: JoinType) -> bool {
+/// The number of a leaf: a column of a scan, or of an inner part.
+pub(super) fn leaf_number(place: usize, column: usize) -> usize {
+    place << COLUMN_BITS | column
+}
+
+/// The scan, or inner part, of a leaf, and the column there.
+pub(super) fn place_of_leaf(leaf: usize) -> (usize, usize) {
+    (leaf >> COLUMN_BITS, leaf & ((1 << COLUMN_BITS) - 1))
+}
+
+pub(super) fn is_mark(join_type: JoinType) -> bool {
     matches!(join_type, JoinType::LeftMark | JoinType::RightMark)
 }
 
 /// What comes out of a join.
-fn joined(
+pub(super) fn joined(
     join_type: JoinType,
     left: Vec<Physical>,
     right: Vec<Physical>,

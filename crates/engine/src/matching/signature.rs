@@ -165,14 +165,14 @@ pub(super) fn sides_apart(join_type: JoinType, null_aware: bool) -> (bool, bool)
 }
 
 /// For each side of a join, whether a run for several queries can tell its rows apart: also of the side that only
-/// chooses rows of the other one, if that is by keys alone.
+/// chooses rows of the other one, or is padded with NULLs, if that is by keys alone.
 pub(super) fn sides_masked(join: &HashJoin) -> (bool, bool) {
-    let only_chooses =
-        matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti | JoinType::RightSemi | JoinType::RightAnti);
-    if only_chooses && join.filter.is_none() && !join.null_aware && !join.on.is_empty() {
-        return (true, true);
+    let is_by_keys = join.filter.is_none() && !join.null_aware && !join.on.is_empty();
+    match join.join_type {
+        JoinType::Full | JoinType::LeftMark | JoinType::RightMark => (false, false),
+        _ if is_by_keys => (true, true),
+        join_type => sides_apart(join_type, join.null_aware),
     }
-    sides_apart(join.join_type, join.null_aware)
 }
 
 /// Writes signatures.

@@ -8,6 +8,7 @@ use datafusion_expr::physical_planning_context::{ScalarSubqueryResults, Subquery
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_datafusion;
+use diligence_types::values::value_at;
 
 use arrow::datatypes::SchemaRef;
 
@@ -91,7 +92,7 @@ impl SinkState for ScalarState {
             reservation.grow(batch.bytes())?;
             *self.shared.reservation.lock() = Some(reservation);
         }
-        *value = Some(ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)?);
+        *value = Some(value_at(&array, 0).map_err(from_datafusion)?);
         Ok(Accept::More)
     }
 }

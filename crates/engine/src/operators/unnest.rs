@@ -5,6 +5,7 @@
 //! row, or one of NULLs (`keeps_all`).
 //!
 //! One input row may have millions of elements, so a batch of input goes out in pieces of at most a batch's rows each.
+//! Where arrays are computed, such as `generate_series` of two columns, few input rows are taken at first.
 //!
 //! Invariants:
 //! * Rows come out in the order of the input's rows, and of the elements within a row.
@@ -18,6 +19,7 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
+use super::widening::Widening;
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;
 use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
@@ -61,13 +63,18 @@ impl Operator for UnnestRows {
     }
 
     fn open(&self, context: &QueryContext) -> Result<Box<dyn OperatorState>> {
-        Ok(Box::new(UnnestState { node: self.node.clone(), batch_rows: context.batch_rows.max(1), current: None }))
+        let made = self.node.arrays.iter().map(|unnested| &unnested.array).filter(|array| array.as_column().is_none());
+        let widening = Widening::of(made.map(Expr::data_type), context.batch_bytes());
+        let (node, batch_rows) = (self.node.clone(), context.batch_rows.max(1));
+        Ok(Box::new(UnnestState { node, batch_rows, widening, current: None }))
     }
 }
 
 struct UnnestState {
     node: Arc<Planned>,
     batch_rows: usize,
+    /// How many input rows are taken at once, where arrays are computed.
+    widening: Option<Widening>,
     current: Option<Unnesting>,
 }
 
@@ -81,9 +88,20 @@ struct Unnesting {
 }
 
 impl OperatorState for UnnestState {
+    fn rows_max(&self) -> usize {
+        self.widening.as_ref().map_or(usize::MAX, Widening::rows)
+    }
+
     fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
-        let lists = self.node.arrays.iter().map(|unnested| {
-            let array = unnested.array.evaluate(&input)?.flat()?;
+        let columns = self.node.arrays.iter().map(|unnested| unnested.array.evaluate(&input));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        if let Some(widening) = &mut self.widening {
+            let made =
+                self.node.arrays.iter().zip(&columns).filter(|(unnested, _)| unnested.array.as_column().is_none());
+            widening.note(input.rows(), made.map(|(_, column)| column.bytes()).sum());
+        }
+        let lists = columns.iter().map(|column| {
+            let array = column.flat()?;
             array.as_list_opt::<i32>().cloned().ok_or_else(|| Error::bug("an array of another type than planned"))
         });
         let lists = lists.collect::<Result<Vec<_>>>()?;
@@ -172,7 +190,9 @@ fn fields_of(records: &ArrayRef) -> Result<Vec<ArrayRef>> {
 mod tests {
     use arrow::array::types::Int32Type;
     use arrow::datatypes::{Field, Schema};
-    use diligence_base::limits::BATCH_ROWS_MAX;
+    use datafusion_expr::{ColumnarValue, Volatility, create_udf};
+    use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+    use diligence_base::limits::{BATCH_ROWS_MAX, BATCH_ROWS_MIN};
 
     use super::*;
     use diligence_memory::QueryMemory;
@@ -230,5 +250,40 @@ mod tests {
         let mut kept = all.clone();
         kept.splice(3..3, [(2, None, None), (3, None, None)]);
         assert_eq!(rows(2, true, true), kept);
+    }
+
+    #[test]
+    fn few_rows_are_taken_at_once_where_arrays_are_computed() {
+        let lists = || DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true)));
+        let longer = |arguments: &[ColumnarValue]| {
+            let numbers = arguments[0].to_array(1)?;
+            let lists = numbers.as_primitive::<Int32Type>().iter().map(|length| Some(vec![length; 10_000]));
+            Ok(ColumnarValue::Array(Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))))
+        };
+        let function = create_udf("longer", vec![DataType::Int32], lists(), Volatility::Immutable, Arc::new(longer));
+        let schema = Schema::new(vec![Field::new("n", DataType::Int32, false), Field::new("l", lists(), true)]);
+        let column: Arc<dyn PhysicalExpr> = Arc::new(datafusion_physical_expr::expressions::Column::new("n", 0));
+        let field = Arc::new(Field::new("longer", lists(), true));
+        let call = ScalarFunctionExpr::new("longer", Arc::new(function), vec![column], field, Arc::default());
+        let made = Expr::new(Arc::new(call), &schema).unwrap();
+        let rows_max = |array: Expr, rows: Option<usize>| {
+            let input = Box::new(plan::Plan::new(plan::Node::Values { batches: vec![] }, Arc::new(schema.clone())));
+            let arrays = vec![(array, false)];
+            let node = plan::Unnest { input, kept: vec![0], arrays, ordinality: false, keeps_all: false };
+            let context =
+                QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 1 };
+            let mut state = UnnestRows::new(&node).unwrap().open(&context).unwrap();
+            if let Some(rows) = rows {
+                let numbers: ArrayRef = Arc::new(arrow::array::Int32Array::from(vec![7; rows]));
+                let nothing = new_null_array(&lists(), rows);
+                let input = Batch::from_arrays(vec![numbers, nothing], rows);
+                state.push(input, &mut Output::default()).unwrap();
+            }
+            state.rows_max()
+        };
+        assert_eq!(rows_max(made.clone(), None), BATCH_ROWS_MIN);
+        let fitting = rows_max(made, Some(BATCH_ROWS_MIN));
+        assert!(fitting < 128, "40 kB a row: {fitting}");
+        assert_eq!(rows_max(Expr::column(1, &schema).unwrap(), Some(10)), usize::MAX);
     }
 }

@@ -14,8 +14,9 @@ use diligence_base::{Error, Result};
 use diligence_storage::Table;
 
 use super::context::CompileContext;
-use super::graph::{Graph, Part, PipelineSpec, SinkSpec, TableSpec};
+use super::graph::{Branch, Graph, Part, PipelineSpec, SinkSpec, TableSpec};
 use super::nested::NestedRuns;
+use super::progress::room_bytes;
 use crate::exchange::port::Receiver;
 use crate::exchange::{Exchange, InOrder};
 use crate::expressions::Expr;
@@ -40,7 +41,8 @@ use crate::operators::window::WindowSource;
 use crate::operators::write::write;
 use crate::plan::estimates::table_rows;
 use crate::plan::{
-    Aggregate, Common, HashJoin, Node, Pact, Plan, RuntimeFilterId, Scan, SortKey, WorkTableId, filters_from_outside,
+    Aggregate, Common, CommonPart, HashJoin, Node, Pact, Plan, RuntimeFilterId, Scan, SortKey, WorkTableId,
+    filters_from_outside,
 };
 use crate::stages::StageId;
 
@@ -61,6 +63,7 @@ pub fn compile(plan: &Plan, result: Arc<dyn Sink>, context: &CompileContext) -> 
         },
         runtime_filters: HashMap::new(),
         common: HashMap::new(),
+        streamed: HashMap::new(),
         gates: Vec::new(),
     };
     let sink = compiler.sink(result, "Result", StageId::Exchange);
@@ -80,7 +83,8 @@ struct Tail {
     operators: Vec<Part<dyn Operator>>,
     /// How many of the operators, from the first on, work on each batch by itself.
     by_batch: usize,
-    sink: usize,
+    /// Where rows end behind the operators.
+    branches: Vec<Branch>,
     serial: bool,
     /// Whether the sink puts rows of several packets in order.
     orders: bool,
@@ -91,8 +95,12 @@ struct Tail {
 
 impl Tail {
     fn new(sink: usize) -> Self {
+        Self::to(vec![Branch::to(sink)])
+    }
+
+    fn to(branches: Vec<Branch>) -> Self {
         let (operators, after_sinks) = (Vec::new(), Vec::new());
-        Self { operators, by_batch: 0, sink, serial: false, orders: false, after_sinks, bounded: None }
+        Self { operators, by_batch: 0, branches, serial: false, orders: false, after_sinks, bounded: None }
     }
 
     fn bounded(self, bounded: Option<BoundedColumn>) -> Self {
@@ -119,6 +127,9 @@ struct Compiler<'a> {
     runtime_filters: HashMap<RuntimeFilterId, (Arc<RuntimeFilter>, usize)>,
     /// The common parts, and the sinks that fill them.
     common: HashMap<WorkTableId, (Arc<CommonRows>, usize)>,
+    /// The common parts whose rows go to all of their places as they come, and where these places that were met so far
+    /// take them.
+    streamed: HashMap<WorkTableId, Vec<Branch>>,
     /// Sinks that everything compiled at the moment waits for (scalar subqueries).
     gates: Vec<usize>,
 }
@@ -136,7 +147,8 @@ impl Compiler<'_> {
             stage,
             source: Part::new(source, name),
             operators: tail.operators,
-            sink: tail.sink,
+            branches: tail.branches,
+            branching: Arc::default(),
             serial: tail.serial,
             in_order: false,
             exact_packets: false,
@@ -223,6 +235,10 @@ impl Compiler<'_> {
             }
             Node::FragmentWise { input, fragments } => self.fragment_wise(input, *fragments, name, tail),
             Node::Common(common) => self.common_parts(common, tail),
+            Node::WorkTable(table) if self.streamed.contains_key(&table.table) => {
+                self.streamed_place(table.table, tail)?;
+                Ok(Vec::new())
+            }
             Node::WorkTable(table) if self.common.contains_key(&table.table) => {
                 let (rows, sink) = &self.common[&table.table];
                 tail.after_sinks.push(*sink);
@@ -365,12 +381,58 @@ impl Compiler<'_> {
 
     fn common_parts(&mut self, common: &Common, tail: Tail) -> Result<Vec<usize>> {
         for part in &common.parts {
+            if common.is_streamed(part) {
+                self.streamed.insert(part.table, Vec::new());
+                continue;
+            }
             let rows = CommonRows::new(part.places, common.parts.len());
             let sink = self.sink(rows.clone(), format!("Part {}", part.table.0), StageId::Exchange);
             self.node(&part.plan, Tail::new(sink))?;
             self.common.insert(part.table, (rows, sink));
         }
-        self.node(&common.input, tail)
+        let feeding = self.node(&common.input, tail)?;
+        for part in &common.parts {
+            if let Some(places) = self.streamed.remove(&part.table) {
+                self.streamed_part(part, places)?;
+            }
+        }
+        Ok(feeding)
+    }
+
+    /// A place of a common part whose rows go to all places as they come: they go through this tail.
+    fn streamed_place(&mut self, part: WorkTableId, tail: Tail) -> Result<()> {
+        let [Branch { operators, sink }] = tail.branches.as_slice() else {
+            return Err(Error::bug("a place of a common part has several branches"));
+        };
+        if !tail.after_sinks.is_empty() || !operators.is_empty() || tail.serial {
+            return Err(Error::bug("a place of a common part cannot take rows as they come"));
+        }
+        let places = self.streamed.entry(part).or_default();
+        places.push(Branch { operators: tail.operators, sink: *sink });
+        Ok(())
+    }
+
+    /// A common part whose rows go to all of its places as they come: none of them waits for anything. If the places
+    /// would need too much memory side by side, the rows are kept, and read by one place after the other.
+    fn streamed_part(&mut self, part: &CommonPart, places: Vec<Branch>) -> Result<()> {
+        let groups = self.graph.groups.take();
+        let query = &self.context.query;
+        let minima = places.iter().map(|place| self.graph.sinks[place.sink].sink.part.bytes_min(query));
+        let tail = if minima.fold(0, usize::saturating_add) <= room_bytes(&query.memory) {
+            Tail::to(places)
+        } else {
+            let rows = CommonRows::new(part.places, 1);
+            let sink = self.sink(rows.clone(), format!("Part {}", part.table.0), StageId::Exchange);
+            for Branch { operators, sink: own } in places {
+                let tail = Tail { operators, after_sinks: vec![sink], ..Tail::new(own) };
+                self.pipeline(StageId::Values, rows.source(), format!("Part {}", part.table.0), tail);
+            }
+            Tail::new(sink)
+        };
+        self.node(&part.plan, tail)?;
+        // What the part groups is below what its places do.
+        self.graph.groups = groups.or(self.graph.groups.take());
+        Ok(())
     }
 
     fn aggregate(&mut self, node: &Aggregate, schema: &SchemaRef, name: &str, mut tail: Tail) -> Result<Vec<usize>> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use diligence_base::Result;
 
+use super::branches::{BranchState, Branches};
 use super::run::PipelinePacket;
 use crate::flow::profile::{Meter, Totals};
-use crate::flow::{Operator, QueryContext, Sink, Source};
+use crate::flow::{Operator, OperatorState, QueryContext, Sink, SinkState, Source};
 use crate::operators::hash_join::TableShare;
 use crate::operators::scan::ScanProgress;
 use crate::stages::StageId;
@@ -43,8 +44,10 @@ pub struct PipelineSpec {
     pub source: Part<dyn Source>,
     /// What happens to them.
     pub operators: Vec<Part<dyn Operator>>,
-    /// Where they end: an index into [`Graph::sinks`].
-    pub sink: usize,
+    /// Where they end: one branch as a rule. If there are several, each gets all batches.
+    pub branches: Vec<Branch>,
+    /// What several branches did together.
+    pub branching: Arc<Totals>,
     /// True if one packet must carry all rows, in order.
     pub serial: bool,
     /// True if several packets may, which tell the sink where in the source's order their rows belong.
@@ -57,6 +60,34 @@ pub struct PipelineSpec {
     pub after_pipelines: Vec<usize>,
     /// Pipelines that must have started before it starts.
     pub after_started: Vec<usize>,
+}
+
+impl PipelineSpec {
+    /// The sinks that it fills.
+    pub fn sinks(&self) -> impl Iterator<Item = usize> + '_ {
+        self.branches.iter().map(|branch| branch.sink)
+    }
+
+    /// Whether it fills a sink.
+    pub fn fills(&self, sink: usize) -> bool {
+        self.sinks().any(|own| own == sink)
+    }
+}
+
+/// The end of a pipeline.
+#[derive(Clone)]
+pub struct Branch {
+    /// What happens to rows that go to this sink alone. Each works on each batch by itself.
+    pub operators: Vec<Part<dyn Operator>>,
+    /// An index into [`Graph::sinks`].
+    pub sink: usize,
+}
+
+impl Branch {
+    /// Nothing but a sink.
+    pub fn to(sink: usize) -> Self {
+        Self { operators: Vec::new(), sink }
+    }
 }
 
 /// A sink with the stage that does its finishing work.
@@ -111,7 +142,6 @@ impl Graph {
     /// Fails as opening a source, an operator or a sink does.
     pub fn open(&self, pipeline: usize, context: &QueryContext) -> Result<Vec<PipelinePacket>> {
         let pipeline = &self.pipelines[pipeline];
-        let sink = &self.sinks[pipeline.sink].sink;
         let useful = pipeline.source.part.packets_max();
         let packets = match (pipeline.exact_packets, pipeline.serial) {
             (true, _) => useful,
@@ -122,16 +152,37 @@ impl Graph {
         let in_order = pipeline.in_order && packets > 1;
         let packet = |_| {
             let source = (pipeline.source.part.open(context)?, meter(&pipeline.source.totals));
-            let operators = pipeline
-                .operators
-                .iter()
-                .map(|Part { part, totals, .. }| Ok((part.open(context)?, meter(totals))))
-                .collect::<Result<_>>()?;
-            let sink = (sink.part.open(context)?, meter(&sink.totals));
+            let operators = self.open_operators(&pipeline.operators, context)?;
+            let sink = match pipeline.branches.as_slice() {
+                [Branch { operators, sink }] if operators.is_empty() => self.open_sink(*sink, context)?,
+                branches => {
+                    let branches = branches.iter().map(|branch| {
+                        let operators = self.open_operators(&branch.operators, context)?;
+                        Ok(BranchState::new(operators, self.open_sink(branch.sink, context)?))
+                    });
+                    let branches: Box<dyn SinkState> = Box::new(Branches::new(branches.collect::<Result<_>>()?));
+                    (branches, meter(&pipeline.branching))
+                }
+            };
             let packet = PipelinePacket::new(context.memory.clone(), source, operators, sink);
             Ok(if in_order { packet.in_order() } else { packet })
         };
         (0..packets).map(packet).collect()
+    }
+
+    fn open_operators(
+        &self,
+        operators: &[Part<dyn Operator>],
+        context: &QueryContext,
+    ) -> Result<Vec<(Box<dyn OperatorState>, Meter)>> {
+        let opened =
+            |Part { part, totals, .. }: &Part<dyn Operator>| Ok((part.open(context)?, Meter::new(Arc::clone(totals))));
+        operators.iter().map(opened).collect()
+    }
+
+    fn open_sink(&self, sink: usize, context: &QueryContext) -> Result<(Box<dyn SinkState>, Meter)> {
+        let Part { part, totals, .. } = &self.sinks[sink].sink;
+        Ok((part.open(context)?, Meter::new(Arc::clone(totals))))
     }
 }
 
@@ -164,7 +215,7 @@ impl fmt::Display for Graph {
             write!(f, "Pipeline {index}: stage {}, {packets}", pipeline.stage.name())?;
             let mut after: Vec<usize> = pipeline.after_pipelines.clone();
             for sink in &pipeline.after_sinks {
-                after.extend((0..self.pipelines.len()).filter(|&other| self.pipelines[other].sink == *sink));
+                after.extend((0..self.pipelines.len()).filter(|&other| self.pipelines[other].fills(*sink)));
             }
             after.sort_unstable();
             after.dedup();
@@ -177,7 +228,11 @@ impl fmt::Display for Graph {
             for operator in &pipeline.operators {
                 writeln!(f, "  {}", operator.name)?;
             }
-            writeln!(f, "  => {}", self.sinks[pipeline.sink].sink.name)?;
+            for branch in &pipeline.branches {
+                let operators = branch.operators.iter().map(|operator| operator.name.as_str());
+                let names: Vec<_> = operators.chain([self.sinks[branch.sink].sink.name.as_str()]).collect();
+                writeln!(f, "  => {}", names.join(", "))?;
+            }
         }
         Ok(())
     }

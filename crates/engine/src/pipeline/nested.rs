@@ -102,7 +102,7 @@ impl NestedRun {
     }
 
     fn pipeline_finished(&mut self, index: usize) -> Result<()> {
-        if let Some(sink) = self.progress.pipeline_finished(&self.graph, index) {
+        for sink in self.progress.pipeline_finished(&self.graph, index) {
             let parts = self.graph.sinks[sink].sink.part.parts()?;
             self.parts.push((sink, 0, parts));
         }

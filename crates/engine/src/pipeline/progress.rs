@@ -100,7 +100,7 @@ pub(crate) struct GraphProgress {
 impl GraphProgress {
     /// Nothing has started. Each call below is to be made with the same graph.
     pub fn new(graph: &Graph) -> Self {
-        let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();
+        let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.fills(sink)).count();
         Self {
             pipelines: vec![PipelineState::Waiting; graph.pipelines.len()],
             sinks: (0..graph.sinks.len()).map(|sink| Filled::Filling { pipelines_left: feeders(sink) }).collect(),
@@ -116,7 +116,7 @@ impl GraphProgress {
         let index = (0..graph.pipelines.len()).find(|&index| {
             let pipeline = &graph.pipelines[index];
             self.pipelines[index] == PipelineState::Waiting
-                && !(pipeline.stage == StageId::Scan && crowded[pipeline.sink])
+                && !(pipeline.stage == StageId::Scan && pipeline.sinks().any(|sink| crowded[sink]))
                 && !minima.are_too_much_with(pipeline, room_bytes)
                 && self.tables_are_settled(graph, index)
                 && pipeline.after_sinks.iter().all(|&sink| self.sinks[sink] == Filled::Complete)
@@ -139,13 +139,15 @@ impl GraphProgress {
         let mut is_awaited = vec![false; graph.sinks.len()];
         for (pipeline, state) in graph.pipelines.iter().zip(&self.pipelines) {
             if pipeline.stage == StageId::Scan {
-                packets[pipeline.sink] += match state {
+                let own = match state {
                     PipelineState::Opening => packets_max,
                     PipelineState::Running { packets_left } => *packets_left,
                     PipelineState::Waiting | PipelineState::Finished => 0,
                 };
+                pipeline.sinks().for_each(|sink| packets[sink] += own);
             }
-            pipeline.after_started.iter().for_each(|&other| is_awaited[graph.pipelines[other].sink] = true);
+            let awaited = pipeline.after_started.iter().flat_map(|&other| graph.pipelines[other].sinks());
+            awaited.for_each(|sink| is_awaited[sink] = true);
         }
         let most = UNION_PACKETS * packets_max;
         packets.into_iter().zip(is_awaited).map(|(packets, is_awaited)| packets >= most && !is_awaited).collect()
@@ -158,7 +160,7 @@ impl GraphProgress {
         let mut is_being_read = vec![false; bytes.len()];
         let mut is_read = vec![true; bytes.len()];
         for (pipeline, state) in graph.pipelines.iter().zip(&self.pipelines) {
-            is_begun[pipeline.sink] |= *state != PipelineState::Waiting;
+            pipeline.sinks().for_each(|sink| is_begun[sink] |= *state != PipelineState::Waiting);
             for &sink in &pipeline.after_sinks {
                 is_awaited[sink] = true;
                 is_being_read[sink] |= is_at_work(state);
@@ -184,8 +186,9 @@ impl GraphProgress {
             are_at_work |= is_begun[sink] && is_filled;
         }
         are_at_work |= graph.pipelines.iter().zip(&self.pipelines).any(|(pipeline, state)| {
-            let fills = pipeline.stage == StageId::Scan && bytes[pipeline.sink] > 0;
-            let reads = || pipeline.after_sinks.iter().any(|&sink| bytes[sink] > 0) && is_awaited[pipeline.sink];
+            let fills = pipeline.stage == StageId::Scan && pipeline.sinks().any(|sink| bytes[sink] > 0);
+            let feeds_awaited = || pipeline.sinks().any(|sink| is_awaited[sink]);
+            let reads = || pipeline.after_sinks.iter().any(|&sink| bytes[sink] > 0) && feeds_awaited();
             is_at_work(state) && (fills || ends_by_itself(pipeline.stage) && reads())
         });
         Minima { bytes, missing, is_begun, held_bytes, are_at_work }
@@ -203,13 +206,15 @@ impl GraphProgress {
         *packets_left == 0
     }
 
-    /// All packets of a pipeline are done. The sink, if it has all of its rows now.
-    pub fn pipeline_finished(&mut self, graph: &Graph, pipeline: usize) -> Option<usize> {
+    /// All packets of a pipeline are done. Those of its sinks that have all of their rows now.
+    pub fn pipeline_finished(&mut self, graph: &Graph, pipeline: usize) -> Vec<usize> {
         self.pipelines[pipeline] = PipelineState::Finished;
-        let sink = graph.pipelines[pipeline].sink;
-        let Filled::Filling { pipelines_left } = &mut self.sinks[sink] else { return None };
-        *pipelines_left -= 1;
-        (*pipelines_left == 0).then_some(sink)
+        let is_full = |sink: &usize| {
+            let Filled::Filling { pipelines_left } = &mut self.sinks[*sink] else { return false };
+            *pipelines_left -= 1;
+            *pipelines_left == 0
+        };
+        graph.pipelines[pipeline].sinks().filter(is_full).collect()
     }
 
     /// So many packets do the finishing parts of a sink that has all of its rows.
@@ -262,7 +267,7 @@ impl GraphProgress {
         let spec = &graph.tables[table];
         for pipeline in spec.pipelines.clone() {
             self.pipelines[pipeline] = PipelineState::Finished;
-            self.sinks[graph.pipelines[pipeline].sink] = Filled::Complete;
+            graph.pipelines[pipeline].sinks().for_each(|sink| self.sinks[sink] = Filled::Complete);
         }
         for (other, state) in graph.tables.iter().zip(&mut self.tables) {
             if spec.encloses(other) {
@@ -291,8 +296,9 @@ impl Minima {
         sinks.sort_unstable();
         sinks.dedup();
         let read = sinks.into_iter().map(|sink| self.missing[sink]).fold(0, usize::saturating_add);
-        let begins = !self.is_begun[pipeline.sink] && (pipeline.stage == StageId::Scan || read > 0);
-        let more = read.saturating_add(if begins { self.bytes[pipeline.sink] } else { 0 });
+        let begun = pipeline.sinks().filter(|&sink| !self.is_begun[sink]).map(|sink| self.bytes[sink]);
+        let begins = pipeline.stage == StageId::Scan || read > 0;
+        let more = if begins { begun.fold(read, usize::saturating_add) } else { read };
         more > 0 && self.are_at_work && self.held_bytes.saturating_add(more) > room_bytes
     }
 }
@@ -306,7 +312,7 @@ mod tests {
 
     use super::*;
     use crate::flow::{Sink, SinkState, Source, SourceState};
-    use crate::pipeline::graph::{Part, SinkSpec};
+    use crate::pipeline::graph::{Branch, Part, SinkSpec};
 
     struct Nothing;
 
@@ -351,7 +357,8 @@ mod tests {
             stage,
             source,
             operators: Vec::new(),
-            sink,
+            branches: vec![Branch::to(sink)],
+            branching: Arc::default(),
             serial: false,
             in_order: false,
             exact_packets: false,
@@ -396,7 +403,7 @@ mod tests {
     /// The only packet of a pipeline ends, and with it the sink, if it has all of its rows.
     fn end(progress: &mut GraphProgress, graph: &Graph, pipeline: usize) {
         assert!(progress.packet_finished(pipeline));
-        if let Some(sink) = progress.pipeline_finished(graph, pipeline) {
+        for sink in progress.pipeline_finished(graph, pipeline) {
             progress.completed(sink);
         }
     }
@@ -428,7 +435,7 @@ mod tests {
         let result = sinks.len();
         for (sink, &bytes) in sinks.iter().enumerate() {
             graph.sinks[sink].sink.part = Arc::new(Greedy(bytes, 0));
-            graph.pipelines[2 * sink + 1].sink = result + 1 + sink;
+            graph.pipelines[2 * sink + 1].branches = vec![Branch::to(result + 1 + sink)];
             let name = String::new();
             let read = Part { part: Arc::new(Greedy(0, 0)) as _, name, totals: Arc::default() };
             graph.sinks.push(SinkSpec { sink: read, stage: StageId::Aggregate });
@@ -449,7 +456,7 @@ mod tests {
         assert_eq!(start(&mut progress, &graph, 15), [2]);
         // Its rows are in, but not brought together: who reads it is not there yet.
         assert!(progress.packet_finished(2));
-        assert_eq!(progress.pipeline_finished(&graph, 2), Some(1));
+        assert_eq!(progress.pipeline_finished(&graph, 2), [1]);
         progress.parts_started(1, 1);
         assert!(start(&mut progress, &graph, 15).is_empty());
         assert!(progress.parts_finished(1));

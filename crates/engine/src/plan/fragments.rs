@@ -1,8 +1,9 @@
 //! Joins and groups fragment by fragment, where tables are divided by what is joined on or grouped by.
 //!
-//! Rows with equal keys are in fragments of one number if both tables have one rule (Gamma: DeWitt et al., "The Gamma
-//! Database Machine Project", 1990, section 2.2). So each pair of fragments can be joined by itself, and each fragment
-//! grouped by itself: with hash tables that are as much smaller, and without one packet waiting for another.
+//! Rows with equal keys are in fragments of one number if both tables have one rule (DeWitt et al., "A Performance
+//! Analysis of the Gamma Database Machine", 1988, section 2.2). So each pair of fragments can be joined by itself, and
+//! each fragment grouped by itself: with hash tables that are as much smaller, and without one packet waiting for
+//! another.
 //!
 //! The plan is looked at from its top: the largest parts that can be run so are, if they have a join or groups.
 

@@ -487,6 +487,35 @@ pub struct CommonPart {
     pub places: usize,
 }
 
+impl Common {
+    /// Whether the rows of a part can go to all of its places as they come, so that nobody keeps them: each place is
+    /// below an aggregate, with nothing between them but what works on each row by itself, and waits for nothing else.
+    pub(crate) fn is_streamed(&self, part: &CommonPart) -> bool {
+        part.places > 1 && streamed_places(&self.input, part.table, false) == Some(part.places)
+    }
+}
+
+/// How many places a plan has that read a common part right below an aggregate; `None` if any other place reads it.
+/// `grouped`: only work on each row is between this plan and an aggregate above it.
+fn streamed_places(plan: &Plan, part: WorkTableId, grouped: bool) -> Option<usize> {
+    let all = |inputs: Vec<&Plan>, grouped| {
+        inputs.into_iter().try_fold(0, |sum, input| Some(sum + streamed_places(input, part, grouped)?))
+    };
+    match &plan.node {
+        Node::WorkTable(table) if table.table == part => (grouped && !plan.ordered).then_some(1),
+        Node::Aggregate(aggregate) => streamed_places(&aggregate.input, part, !plan.ordered),
+        Node::Filter { .. } | Node::Project { .. } | Node::Mask(_) => all(plan.inputs(), grouped && !plan.ordered),
+        // What reads values of subqueries waits for these.
+        Node::ScalarSubqueries { input, subqueries, .. } => {
+            let own = all(subqueries.iter().collect(), false)?;
+            (streamed_places(input, part, false)? == 0).then_some(own)
+        }
+        // These run plans of their own.
+        Node::Recursive(_) | Node::FragmentWise { .. } => (all(plan.inputs(), false)? == 0).then_some(0),
+        _ => all(plan.inputs(), false),
+    }
+}
+
 /// Which recursive query, or common part, a work table belongs to. Unique in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkTableId(pub u32);

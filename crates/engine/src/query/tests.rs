@@ -28,7 +28,7 @@ use crate::expressions::Expr;
 use crate::flow::{Pull, QueryContext, Sink, Source, SourceState};
 use crate::operators::result::ResultSink;
 use crate::options::QueryOptions;
-use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};
+use crate::pipeline::{Branch, Graph, Part, PipelineSpec, SinkSpec};
 use crate::plan::{HashJoin, Node, Pact, Plan, PlanTables, Scan, SortKey};
 use crate::query::{QueryRun, QueryState, QueryStream};
 use crate::stages::{Arrival, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
@@ -425,7 +425,8 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
             totals: Arc::default(),
         },
         operators: Vec::new(),
-        sink: 0,
+        branches: vec![Branch::to(0)],
+        branching: Arc::default(),
         serial: false,
         in_order: false,
         exact_packets: true,

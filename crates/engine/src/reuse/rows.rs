@@ -1,9 +1,12 @@
 //! Rows that several queries read.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_memory::{QueryMemory, Reservation};
 
+use crate::batch::bytes_needed;
 use crate::sync::Mutex;
 
 /// The rows that a run has built, counted as long as anybody reads or keeps them.
@@ -18,6 +21,18 @@ impl SharedRows {
     /// Rows that `memory` counts.
     pub fn new(schema: SchemaRef, batches: Vec<RecordBatch>, memory: Reservation) -> Self {
         Self { schema, batches, bytes: memory.bytes(), memory: Mutex::new(memory) }
+    }
+
+    /// The same rows in several states, each of which has some of their columns and rows, and counts them. What none
+    /// has is counted no more.
+    pub fn divided(self, states: Vec<(SchemaRef, Vec<RecordBatch>)>) -> Vec<Arc<Self>> {
+        let mut memory = self.memory.into_inner();
+        let own = |(schema, batches): (SchemaRef, Vec<RecordBatch>)| {
+            let columns = batches.iter().flat_map(RecordBatch::columns);
+            let bytes = columns.map(|column| bytes_needed(column)).sum::<usize>().min(memory.bytes());
+            Arc::new(Self::new(schema, batches, memory.split(bytes)))
+        };
+        states.into_iter().map(own).collect()
     }
 
     /// Bytes that it is counted with.

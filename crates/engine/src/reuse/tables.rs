@@ -39,7 +39,7 @@ use crate::plan::{HashJoin, estimates};
 use crate::sync::{Latch, Mutex};
 
 /// Hash tables of joins that others may read.
-static BOOKS: Latch = Latch::new("join tables");
+static REGISTRY: Latch = Latch::new("join tables");
 
 /// Tables that are remembered for having been built, or for having been too large.
 const REMEMBERED_MAX: usize = 1000;
@@ -61,11 +61,11 @@ pub(crate) struct Tables {
     retained: Arc<Retained>,
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
-    books: Mutex<TableBooks>,
+    registry: Mutex<TableRegistry>,
 }
 
 #[derive(Default)]
-struct TableBooks {
+struct TableRegistry {
     entries: HashMap<Signature, TableEntry>,
     /// These were built before.
     built_before: HashSet<Signature>,
@@ -136,7 +136,7 @@ pub(crate) struct Claim {
 impl Tables {
     /// None yet.
     pub fn new(retained: Arc<Retained>, broker: Arc<Broker>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { retained, broker, clock, books: Mutex::named(&BOOKS, TableBooks::default()) })
+        Arc::new(Self { retained, broker, clock, registry: Mutex::named(&REGISTRY, TableRegistry::default()) })
     }
 
     /// Bytes that a table may have at most.
@@ -151,16 +151,16 @@ impl Tables {
             waiting.given.take()
         };
         if let Some(table) = given {
-            self.books.lock().note_read(table.as_ref());
+            self.registry.lock().note_read(table.as_ref());
             return Answer::Table(table);
         }
         loop {
             let table = {
-                let mut books = self.books.lock();
-                if books.closed || books.is_outgrown(wanted, self.clock.now_ns()) {
+                let mut registry = self.registry.lock();
+                if registry.closed || registry.is_outgrown(wanted, self.clock.now_ns()) {
                     return Answer::Alone;
                 }
-                match books.entries.get_mut(wanted) {
+                match registry.entries.get_mut(wanted) {
                     Some(TableEntry::Building(building)) => {
                         let own = Arc::downgrade(ticket);
                         if !building.waiting.iter().any(|other| other.ptr_eq(&own)) {
@@ -174,7 +174,7 @@ impl Tables {
             };
             if let Some(table) = table.or_else(|| self.retained.find_table(wanted)) {
                 if self.lend(wanted, &table, label) {
-                    self.books.lock().note_read(table.as_ref());
+                    self.registry.lock().note_read(table.as_ref());
                     return Answer::Table(table);
                 }
                 if table.is_leaving() {
@@ -184,17 +184,17 @@ impl Tables {
                 // No room for more that does not go to temp space.
                 return Answer::Alone;
             }
-            let mut books = self.books.lock();
-            match books.entries.get(wanted) {
+            let mut registry = self.registry.lock();
+            match registry.entries.get(wanted) {
                 Some(TableEntry::Building(_)) => continue,
                 Some(TableEntry::Here(table)) if table.strong_count() > 0 => continue,
                 _ => {}
             }
-            books.builds_total += 1;
-            let (number, label) = (books.builds_total, label.to_owned());
+            registry.builds_total += 1;
+            let (number, label) = (registry.builds_total, label.to_owned());
             let building =
                 Building { claim: number, waiting: Vec::new(), since_ns: self.clock.now_ns(), label: label.clone() };
-            books.enter(wanted.clone(), TableEntry::Building(building));
+            registry.enter(wanted.clone(), TableEntry::Building(building));
             return Answer::Build(Claim { tables: self.clone(), signature: wanted.clone(), label, number });
         }
     }
@@ -215,20 +215,20 @@ impl Tables {
 
     /// A table is on its way to temp space.
     fn forget(&self, signature: &Signature, gone: &Arc<dyn Lendable>) {
-        let mut books = self.books.lock();
-        if let Some(TableEntry::Here(table)) = books.entries.get(signature)
+        let mut registry = self.registry.lock();
+        if let Some(TableEntry::Here(table)) = registry.entries.get(signature)
             && std::ptr::addr_eq(table.as_ptr(), Arc::as_ptr(gone))
         {
-            books.entries.remove(signature);
+            registry.entries.remove(signature);
         }
     }
 
     /// Nobody waits for a table any more, nor finds one.
     pub fn close(&self) {
         let waiting = {
-            let mut books = self.books.lock();
-            books.closed = true;
-            std::mem::take(&mut books.entries)
+            let mut registry = self.registry.lock();
+            registry.closed = true;
+            std::mem::take(&mut registry.entries)
         };
         waiting.into_values().for_each(|entry| entry.wake(None));
     }
@@ -236,10 +236,10 @@ impl Tables {
     /// Adds what is shared, and what was, to what people are shown.
     pub fn describe(&self, info: &mut SharingInfo) {
         let now_ns = self.clock.now_ns();
-        let books = self.books.lock();
-        (info.tables_built_total, info.tables_read_total) = (books.builds_total, books.reads_total);
-        info.saved_ns_total += books.saved_ns_total;
-        let building = books.entries.values().filter_map(|entry| match entry {
+        let registry = self.registry.lock();
+        (info.tables_built_total, info.tables_read_total) = (registry.builds_total, registry.reads_total);
+        info.saved_ns_total += registry.saved_ns_total;
+        let building = registry.entries.values().filter_map(|entry| match entry {
             TableEntry::Building(building) => Some(BuildInfo {
                 state: "building table",
                 queries: 1,
@@ -256,7 +256,7 @@ impl Tables {
     }
 }
 
-impl TableBooks {
+impl TableRegistry {
     /// Whether a table did not fit a short while ago.
     fn is_outgrown(&self, signature: &Signature, now_ns: u64) -> bool {
         self.outgrown.get(signature).is_some_and(|at_ns| now_ns.saturating_sub(*at_ns) < OUTGROWN_NS)
@@ -310,12 +310,12 @@ impl Claim {
     /// The table is complete: whoever waits for it has it now. To be ended when its query has done with it.
     pub fn built(self, table: &Arc<dyn Lendable>) -> Offer {
         let waiting = {
-            let mut books = self.tables.books.lock();
-            let waiting = books.entries.remove(&self.signature);
+            let mut registry = self.tables.registry.lock();
+            let waiting = registry.entries.remove(&self.signature);
             if table.bytes() > self.tables.bytes_max() {
-                books.note_outgrown(&self.signature, self.tables.clock.now_ns());
-            } else if !books.closed {
-                books.enter(self.signature.clone(), TableEntry::Here(Arc::downgrade(table)));
+                registry.note_outgrown(&self.signature, self.tables.clock.now_ns());
+            } else if !registry.closed {
+                registry.enter(self.signature.clone(), TableEntry::Here(Arc::downgrade(table)));
             }
             waiting.map(TableEntry::tickets).unwrap_or_default()
         };
@@ -328,18 +328,18 @@ impl Claim {
 
     /// The table is not in memory, or not as a whole: whoever wants it builds one for itself.
     pub fn outgrown(self) {
-        self.tables.books.lock().note_outgrown(&self.signature, self.tables.clock.now_ns());
+        self.tables.registry.lock().note_outgrown(&self.signature, self.tables.clock.now_ns());
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         let given_up = {
-            let mut books = self.tables.books.lock();
-            let own = books.entries.get(&self.signature);
+            let mut registry = self.tables.registry.lock();
+            let own = registry.entries.get(&self.signature);
             // Of a table that was built, and went, somebody may build another by now.
             let is_own = matches!(own, Some(TableEntry::Building(building)) if building.claim == self.number);
-            is_own.then(|| books.entries.remove(&self.signature)).flatten()
+            is_own.then(|| registry.entries.remove(&self.signature)).flatten()
         };
         given_up.into_iter().for_each(|entry| entry.wake(None));
     }
@@ -356,10 +356,10 @@ impl Offer {
     /// Its query has done with the table: it is retained if the like was built before.
     pub fn end(self, table: &Arc<dyn Lendable>) {
         let was_built = {
-            let mut books = self.tables.books.lock();
-            let was_built = books.built_before.contains(&self.signature);
-            books.note_built(&self.signature);
-            was_built && !books.closed && !books.is_outgrown(&self.signature, self.tables.clock.now_ns())
+            let mut registry = self.tables.registry.lock();
+            let was_built = registry.built_before.contains(&self.signature);
+            registry.note_built(&self.signature);
+            was_built && !registry.closed && !registry.is_outgrown(&self.signature, self.tables.clock.now_ns())
         };
         if was_built && self.tables.retained.is_on() {
             self.tables.lend(&self.signature, table, &self.label);
@@ -383,7 +383,7 @@ impl TableSharing {
 
     /// What stands for the table of a join that keeps what `keeps` says of its rows; `None` if it is not to be shared:
     /// it would save little, be too large, or cannot be compared.
-    pub fn wish(&self, join: &HashJoin, keeps: &impl fmt::Debug) -> Option<TableWish> {
+    pub fn request(&self, join: &HashJoin, keeps: &impl fmt::Debug) -> Option<TableRequest> {
         let rows_min = self.options.sharing_rows_min;
         if parts::rows_touched(&join.left, rows_min) < rows_min {
             return None;
@@ -395,18 +395,22 @@ impl TableSharing {
         }
         let signature = Signature::table(join, keeps, &self.options)?;
         // Others may change while somebody reads a table made of them.
-        signature.tables_are_watched().then(|| TableWish { sharing: self.clone(), signature, ticket: Arc::default() })
+        signature.tables_are_watched().then(|| TableRequest {
+            sharing: self.clone(),
+            signature,
+            ticket: Arc::default(),
+        })
     }
 }
 
 /// A table that a query would share.
-pub(crate) struct TableWish {
+pub(crate) struct TableRequest {
     sharing: TableSharing,
     signature: Signature,
     ticket: Arc<Ticket>,
 }
 
-impl TableWish {
+impl TableRequest {
     /// Asks for it.
     pub fn ask(&self, waker: &Waker) -> Answer {
         self.sharing.tables.ask(&self.signature, &self.sharing.options.label, &self.ticket, waker)
@@ -415,7 +419,7 @@ impl TableWish {
     /// Whether it is there, or being built.
     pub fn is_here(&self) -> bool {
         let tables = &self.sharing.tables;
-        let is_here = match tables.books.lock().entries.get(&self.signature) {
+        let is_here = match tables.registry.lock().entries.get(&self.signature) {
             Some(TableEntry::Building(_)) => true,
             Some(TableEntry::Here(table)) => table.strong_count() > 0,
             None => false,

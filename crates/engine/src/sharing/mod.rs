@@ -2,8 +2,8 @@
 //! "Staged Database Systems", section 4.2).
 //!
 //! The life of a query that may share:
-//! 1. [`Wish::of`](crate::matching::cut::Wish::of) *cuts* its plan: below the cut is what others may want as well, most
-//!    often the topmost aggregate with all below it. The part below the cut gets its
+//! 1. [`ShareRequest::of`](crate::matching::cut::ShareRequest::of) *cuts* its plan: below the cut is what others may
+//!    want as well, most often the topmost aggregate with all below it. The part below the cut gets its
 //!    [signatures](crate::matching::signature).
 //! 2. [`RunningPlan::bind`](running) looks for a state with the same signature, or with the same rows and more columns.
 //!    If there is one, the query becomes its reader. If not, a run is started that builds it; or the query waits, if
@@ -26,8 +26,9 @@
 //! * A build goes on while it has a reader, whoever was the first. One that fails is tried again by each of its readers
 //!   alone, so an error belongs to the query that gets it.
 
-mod books;
+mod registry;
 mod running;
+mod share;
 mod spool;
 #[cfg(test)]
 mod tests;

@@ -25,12 +25,14 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::{SHARED_STATE_BUDGET_PART, SHARED_STATE_BYTES_MAX, SHARING_PATIENCE};
 use diligence_base::{Error, ErrorKind, Result};
 
-use super::books::{Books, Build, Fit, Job, Member, MemberId, Reader, Reading};
+use super::registry::{Build, Fit, Job, MemberId, Reader, Reading, Registry};
+use super::share::Share;
 use super::spool::{Built, Spool};
 use super::{SharingKey, SharingOffer};
 use crate::launcher::{Launcher, Listed};
-use crate::matching::cut::{Alone, Wish};
+use crate::matching::cut::{Alone, ShareRequest};
 use crate::matching::merge::{self, Portion, Way};
+use crate::matching::page;
 use crate::matching::parts;
 use crate::matching::shape::{Shape, Shapes};
 use crate::matching::subsumption::Residual;
@@ -44,7 +46,7 @@ use crate::reuse::{BuildInfo, SharedRows, SharingInfo};
 use crate::sync::{Latch, Mutex};
 
 /// Who runs and waits for what is shared.
-static BOOKS: Latch = Latch::new("sharing");
+static REGISTRY: Latch = Latch::new("sharing");
 
 /// Bytes that a reader of a state is sure of before it starts, beside [these](READER_GRANT_STATES): batches of its
 /// operators.
@@ -57,7 +59,7 @@ const READER_GRANT_STATES: usize = 4;
 pub(crate) struct RunningPlan {
     launcher: Arc<Launcher>,
     retained: Arc<Retained>,
-    books: Mutex<Books>,
+    registry: Mutex<Registry>,
     /// Itself, for whoever ends later.
     me: Weak<Self>,
 }
@@ -68,7 +70,7 @@ impl RunningPlan {
         let running = Arc::new_cyclic(|me| Self {
             launcher,
             retained,
-            books: Mutex::named(&BOOKS, Books::default()),
+            registry: Mutex::named(&REGISTRY, Registry::default()),
             me: me.clone(),
         });
         let me = running.me.clone();
@@ -86,21 +88,27 @@ impl RunningPlan {
     }
 
     /// What a query with this plan would share, or why it is to run for itself.
-    pub fn wish(&self, plan: &Plan, options: &QueryOptions) -> Result<Wish, Alone> {
-        Wish::of(plan, options, |template| self.books.lock().together.groups_bytes(template))
+    pub fn request(&self, plan: &Plan, options: &QueryOptions) -> Result<ShareRequest, Alone> {
+        ShareRequest::of(plan, options, |template| self.registry.lock().together.groups_bytes(template))
     }
 
     /// What a query would share that came now; `None` if its rows are known to be too many to be kept.
-    pub fn offer(&self, wish: &Wish) -> Option<SharingOffer> {
-        if self.books.lock().has_outgrown(wish, self.launcher.clock.now_ns()) {
+    pub fn offer(&self, request: &ShareRequest) -> Option<SharingOffer> {
+        if self.registry.lock().has_outgrown(request, self.launcher.clock.now_ns()) {
             return None;
         }
-        let key = wish.template.as_ref().map_or(&wish.exact, |template| &template.signature).clone();
-        Some(SharingOffer { key: SharingKey(key), is_kept: self.retained.has(&wish.exact) })
+        let key = request.template.as_ref().map_or(&request.exact, |template| &template.signature).clone();
+        Some(SharingOffer { key: SharingKey(key), is_kept: self.retained.has(&request.exact) })
     }
 
-    /// Has a query read what it wishes for, or start the run that builds it.
-    pub fn bind(&self, wish: Wish, plan: &Plan, result: Arc<ResultSink>, options: QueryOptions) -> Arc<QueryRun> {
+    /// Has a query read what it requests, or start the run that builds it.
+    pub fn bind(
+        &self,
+        request: ShareRequest,
+        plan: &Plan,
+        result: Arc<ResultSink>,
+        options: QueryOptions,
+    ) -> Arc<QueryRun> {
         let id = self.launcher.next_id();
         let me = self.me.clone();
         let left = Box::new(move |id| {
@@ -111,23 +119,23 @@ impl RunningPlan {
         let context = self.launcher.context(id, plan, &options);
         let run = self.launcher.create(context, id, &options, result.clone(), Listed::Yes, left);
         // Without the lock: it takes some microseconds.
-        let shapes = Shapes::of(plan, &wish, &options);
-        let plan = wish.plan.clone().unwrap_or_else(|| Arc::new(plan.clone()));
-        let (options, depth) = (Arc::new(options), wish.depth);
+        let shapes = Shapes::of(plan, &request, &options);
+        let plan = request.plan.clone().unwrap_or_else(|| Arc::new(plan.clone()));
+        let (options, depth) = (Arc::new(options), request.depth);
         let reader = Reader { run: run.clone(), result, plan, options, depth, role: Role::Host, fit: None };
-        let mut books = self.books.lock();
-        if books.closed || books.has_outgrown(&wish, self.launcher.clock.now_ns()) {
-            drop(books);
+        let mut registry = self.registry.lock();
+        if registry.closed || registry.has_outgrown(&request, self.launcher.clock.now_ns()) {
+            drop(registry);
             self.run_alone(&reader);
             return run;
         }
-        books.totals.queries_total += 1;
-        if let Some(&member) = books.by_signature.get(&wish.exact) {
-            books.join(member, reader);
+        registry.totals.queries_total += 1;
+        if let Some(&member) = registry.by_signature.get(&request.exact) {
+            registry.join(member, reader);
             return run;
         }
-        if let Some(hit) = self.retained.find(&wish.exact) {
-            drop(books);
+        if let Some(hit) = self.retained.find(&request.exact) {
+            drop(registry);
             self.read_retained(&reader, hit);
             return run;
         }
@@ -136,20 +144,20 @@ impl RunningPlan {
             .iter()
             .find_map(|(depth, wanted)| Some((*depth, wanted, self.find_more(&reader, *depth, wanted)?)));
         if let Some((depth, wanted, found)) = more {
-            drop(books);
+            drop(registry);
             self.read_more(&reader, depth, wanted, found);
             return run;
         }
-        if let Some((member, fit)) = books.find_more(&shapes) {
-            books.join(member, Reader { fit: Some(fit), ..reader });
+        if let Some((member, fit)) = registry.find_more(&shapes) {
+            registry.join(member, Reader { fit: Some(fit), ..reader });
             return run;
         }
         let (plan, options) = (reader.plan.clone(), reader.options.clone());
-        books.enter(wish, shapes.kept, reader, self.launcher.clock.now_ns());
-        let jobs = self.startable(&mut books);
-        let timers = self.timers(&mut books);
-        let waits = books.waits(run.id());
-        drop(books);
+        registry.enter(request, shapes.kept, reader, self.launcher.clock.now_ns());
+        let jobs = self.startable(&mut registry);
+        let timers = self.timers(&mut registry);
+        let waits = registry.waits(run.id());
+        drop(registry);
         if waits {
             self.launcher.scans.expect(&plan, &options.tables);
             self.launcher.scheduler.want_spare_work();
@@ -160,20 +168,20 @@ impl RunningPlan {
     }
 
     /// What a query would share, for people.
-    pub fn explain(&self, wish: &Wish, plan: &Plan, options: &QueryOptions) -> String {
-        let by_cells = wish.template.as_ref().is_some_and(|template| template.way == Way::Cells);
-        let what = if wish.depth > 0 || by_cells { "what is below its aggregate" } else { "all of it" };
+    pub fn explain(&self, request: &ShareRequest, plan: &Plan, options: &QueryOptions) -> String {
+        let by_cells = request.template.as_ref().is_some_and(|template| template.way == Way::Cells);
+        let what = if request.depth > 0 || by_cells { "what is below its aggregate" } else { "all of it" };
         let mut text = format!("{what}, with equal queries");
-        if let Some(template) = &wish.template {
+        if let Some(template) = &request.template {
             let count = template.parameters.len();
             let rows = if template.way == Way::Rows { "the rows of one run" } else { "one run" };
             text += &format!(", and in {rows} with queries that differ in {count} conditions with constants");
         }
-        if self.retained.has(&wish.exact) {
+        if self.retained.has(&request.exact) {
             return text + "; it is retained";
         }
-        let cut_plan = wish.plan.as_deref().unwrap_or(plan);
-        let more = Shapes::of(plan, wish, options).wanted.iter().find_map(|(depth, wanted)| {
+        let cut_plan = request.plan.as_deref().unwrap_or(plan);
+        let more = Shapes::of(plan, request, options).wanted.iter().find_map(|(depth, wanted)| {
             let rows_max = parts::rows_touched(parts::part_below(cut_plan, *depth)?, usize::MAX);
             self.retained.more(wanted, rows_max)
         });
@@ -185,168 +193,196 @@ impl RunningPlan {
 
     /// A run that was to build a state has ended.
     pub fn built(&self, build: QueryId, built: Built) {
-        if let Built::State(state) = &built {
-            self.keep(build, state);
-        }
         self.learn(build, &built);
-        self.wish_anew(build);
-        let (readers, jobs, timers) = {
-            let mut books = self.books.lock();
-            let Some(ended) = books.builds.remove(&build) else { return };
+        let built = match built {
+            Built::State(state) => self.divided(build, state),
+            Built::Failed(error) => Err(Some(error)),
+            Built::Outgrown => Err(None),
+        };
+        if let Ok(shares) = &built {
+            self.keep(build, shares);
+        }
+        self.request_anew(build);
+        let (readers, is_of_one, jobs, timers) = {
+            let mut registry = self.registry.lock();
+            let Some(ended) = registry.builds.remove(&build) else { return };
             let (way, queries) = (ended.way, ended.members.len());
             let mut readers = Vec::new();
-            for (bit, member) in ended.members.into_iter().enumerate() {
-                let Some(member) = books.remove(member) else { continue };
-                if matches!(built, Built::Outgrown) && way.is_none() {
-                    books.note_outgrown(&member.wish.exact);
+            for (place, member) in ended.members.into_iter().enumerate() {
+                let Some(member) = registry.remove(member) else { continue };
+                if matches!(built, Err(None)) && way.is_none() {
+                    registry.note_outgrown(&member.request.exact);
                 }
                 for reader in &member.readers {
-                    books.by_reader.remove(&reader.run.id());
-                    if let (Built::State(_), Some(template), None) = (&built, &ended.template, &reader.fit) {
+                    registry.by_reader.remove(&reader.run.id());
+                    if let (Ok(_), Some(template), None) = (&built, &ended.template, &reader.fit) {
                         let reading = Reading { run: reader.run.clone(), template: template.clone(), queries };
-                        books.readings.insert(reader.run.id(), reading);
+                        registry.readings.insert(reader.run.id(), reading);
                     }
                 }
-                let portion = way.map(|way| Portion { bit, way });
-                readers.extend(member.readers.into_iter().map(|reader| (portion, reader)));
+                readers.extend(member.readers.into_iter().map(|reader| (place, reader)));
             }
-            if books.closed {
+            if registry.closed {
                 return;
             }
-            (readers, self.startable(&mut books), self.timers(&mut books))
+            (readers, way.is_none(), self.startable(&mut registry), self.timers(&mut registry))
         };
         // The next runs first: they are work for all workers.
         jobs.into_iter().for_each(|job| self.start(job));
         self.set(timers);
-        let state = match built {
-            Built::State(state) => state,
-            Built::Failed(error) => return self.retry(readers, Some(&error)),
-            Built::Outgrown => return self.retry(readers, None),
+        let shares = match built {
+            Ok(shares) => shares,
+            Err(error) => {
+                let readers: Vec<_> = readers.into_iter().map(|(_, reader)| reader).collect();
+                return self.retry(&readers, error.as_ref().filter(|_| is_of_one));
+            }
         };
         let saved_ns = readers.iter().map(|(_, reader)| reader.run.saved_ns()).sum::<u64>();
-        self.books.lock().totals.saved_ns_total += saved_ns;
-        // The last one takes the state with it: when its end is heard of, the memory is free.
-        let mut states = std::iter::repeat_n(state, readers.len());
-        for (portion, reader) in readers {
-            if let Some(state) = states.next() {
-                self.read(&reader, state, portion);
-            }
+        self.registry.lock().totals.saved_ns_total += saved_ns;
+        let readers = readers.into_iter().filter_map(|(place, reader)| Some((shares.get(place)?.clone(), reader)));
+        let readers: Vec<_> = readers.collect();
+        // The last one takes a state with it: when its end is heard of, the memory is free.
+        drop(shares);
+        for (share, reader) in readers {
+            self.read(&reader, share.state, share.portion);
         }
+    }
+
+    /// What each member of a run has of its state, in their order.
+    fn divided(&self, build: QueryId, state: SharedRows) -> Result<Vec<Share>, Option<Error>> {
+        let (way, members, places) = {
+            let registry = self.registry.lock();
+            // It is looked for once more later.
+            let Some(build) = registry.builds.get(&build) else { return Ok(Vec::new()) };
+            (build.way, build.members.len(), build.places.clone())
+        };
+        Share::of(state, way, members, &places).map_err(Some)
     }
 
     /// Notes what a run of a template has cost, and how many groups one had of which too many were expected: it says
     /// how many queries the next ones are for.
     fn learn(&self, build: QueryId, built: &Built) {
         let found = {
-            let mut books = self.books.lock();
-            let Some(build) = books.builds.get(&build) else { return };
-            let found = build.run.clone().zip(build.template.clone()).map(|found| (found, build.members.len()));
+            let mut registry = self.registry.lock();
+            let Some(build) = registry.builds.get(&build) else { return };
+            let found = build.run.clone().zip(build.template.clone());
+            let found = found.map(|found| (found, build.members.len(), build.way == Some(Way::Page)));
             let measured = build.scouts_for.clone().zip(build.groups.clone());
             match (measured, built) {
                 (Some((template, groups)), Built::State(_)) => {
-                    books.together.note_groups(&template, groups.counts().bytes as usize);
+                    registry.together.note_groups(&template, groups.counts().bytes as usize);
                 }
                 // Nobody need wait for the next one to say it, unless somebody has ended this one.
                 (Some((template, _)), built) if !built.is_cancelled() => {
-                    books.together.note_groups(&template, usize::MAX);
+                    registry.together.note_groups(&template, usize::MAX);
                 }
                 _ => {}
             }
             found
         };
-        let Some(((run, template), queries)) = found else { return };
+        let Some(((run, template), queries, is_page)) = found else { return };
         let (worked_ns, now_ns) = (run.info().waits.worked_ns, self.launcher.clock.now_ns());
-        let together = &mut self.books.lock().together;
+        let together = &mut self.registry.lock().together;
         match built {
+            // Pages are of other queries each time: what they cost cannot be compared.
+            Built::State(_) if is_page => {}
             Built::State(state) => {
                 together.note(&template, queries, worked_ns, now_ns);
                 together.note_groups(&template, state.bytes() / queries.max(1));
             }
             Built::Outgrown => together.note_outgrown(&template, queries, now_ns),
+            // What made it fail may be a row that no query wants alone.
+            Built::Failed(error) if is_page && error.kind() != ErrorKind::Cancelled => {
+                together.note_outgrown(&template, queries, now_ns);
+            }
             Built::Failed(_) => {}
         }
     }
 
-    /// Has those that waited for what a run says of their template wish for what they would if they came now.
-    fn wish_anew(&self, build: QueryId) {
-        let scouted = self.books.lock().scouted(build);
+    /// Has those that waited for what a run says of their template request what they would if they came now.
+    fn request_anew(&self, build: QueryId) {
+        let scouted = self.registry.lock().scouted(build);
         for (member, plan, options) in scouted {
-            let Ok(wish) = self.wish(&plan, &options) else { continue };
-            if wish.template.is_some() && wish.measured_for.is_none() {
-                let shapes = Shapes::of(&plan, &wish, &options);
-                self.books.lock().wish_anew(member, wish, shapes.kept);
+            let Ok(request) = self.request(&plan, &options) else { continue };
+            if request.template.is_some() && request.measured_for.is_none() {
+                let shapes = Shapes::of(&plan, &request, &options);
+                self.registry.lock().request_anew(member, request, shapes.kept);
             }
         }
     }
 
-    /// Keeps a state for queries that come later. It is to be found before it is not in flight any more.
-    fn keep(&self, build: QueryId, state: &Arc<SharedRows>) {
+    /// Keeps a run's state for queries that come later. It is to be found before it is not in flight any more.
+    fn keep(&self, build: QueryId, shares: &[Share]) {
         if !self.retained.is_on() {
             return;
         }
-        let (run, alone_ns, queries, label) = {
-            let books = self.books.lock();
-            let Some(build) = books.builds.get(&build) else { return };
-            let way = build.way;
-            let members = build.members.iter().enumerate();
-            let members = members.filter_map(|(bit, member)| Some((bit, books.members.get(member)?)));
+        let (run, alone_ns, states, label) = {
+            let registry = self.registry.lock();
+            let Some(build) = registry.builds.get(&build) else { return };
+            let members = build.members.iter().zip(shares);
+            let members = members.filter_map(|(member, share)| Some((share, registry.members.get(member)?)));
             let members: Vec<_> = members.collect();
             let reader = members.iter().find_map(|(_, member)| member.readers.first());
             let (Some(run), Some(reader)) = (build.run.clone(), reader) else { return };
             let label = reader.options.label.clone();
-            let query = |(bit, member): (usize, &Member)| retained::Query {
-                exact: member.wish.exact.clone(),
-                // What rows with masks have more than one query wants is not looked for.
-                shape: member
-                    .shape
-                    .as_ref()
-                    .filter(|_| way != Some(Way::Rows))
-                    .map(|shape| shape.of_state(state.rows())),
-                portion: way.map(|way| Portion { bit, way }),
-            };
-            (run, build.alone_ns, members.into_iter().map(query).collect(), label)
+            let mut states: Vec<(Arc<SharedRows>, Vec<retained::Query>)> = Vec::new();
+            for (share, member) in members {
+                let query = share.query(member);
+                match states.iter_mut().find(|(state, _)| Arc::ptr_eq(state, &share.state)) {
+                    Some((_, queries)) => queries.push(query),
+                    None => states.push((share.state.clone(), vec![query])),
+                }
+            }
+            (run, build.alone_ns, states, label)
         };
         // Whoever finds it would have made its own query's part only.
-        let cost_ns = run.info().waits.worked_ns.min(alone_ns.unwrap_or(u64::MAX));
-        let kept = Kept { cost_ns, since_ns: self.launcher.clock.now_ns(), label };
-        self.retained.keep(Asset::Rows(state.clone()), queries, kept);
+        let worked_ns = run.info().waits.worked_ns / states.len().max(1) as u64;
+        let kept = Kept {
+            cost_ns: worked_ns.min(alone_ns.unwrap_or(u64::MAX)),
+            since_ns: self.launcher.clock.now_ns(),
+            label,
+        };
+        for (state, queries) in states {
+            let kept = kept.clone();
+            self.retained.keep(Asset::Rows(state), queries, kept);
+        }
     }
 
     /// Runs queries alone whose state did not come about. One that was there from the first, and alone, has had its
-    /// try.
-    fn retry(&self, readers: Vec<(Option<Portion>, Reader)>, error: Option<&Error>) {
-        if let ([(None, reader)], Some(error)) = (readers.as_slice(), error)
+    /// try, if the error is of a run for nobody else.
+    fn retry(&self, readers: &[Reader], error: Option<&Error>) {
+        if let ([reader], Some(error)) = (readers, error)
             && reader.role == Role::Host
             && error.kind() != ErrorKind::Cancelled
         {
             return reader.run.fail(error.clone());
         }
-        self.books.lock().totals.retries_total += readers.len() as u64;
-        readers.iter().for_each(|(_, reader)| self.run_alone(reader));
+        self.registry.lock().totals.retries_total += readers.len() as u64;
+        readers.iter().for_each(|reader| self.run_alone(reader));
     }
 
     /// A query has ended, perhaps before it got what it waited for. A run without readers is cancelled.
     fn left(&self, id: QueryId) {
-        let reading = self.books.lock().readings.remove(&id);
+        let reading = self.registry.lock().readings.remove(&id);
         if let Some(Reading { run, template, queries }) = reading {
             if let Some(worked_ns) = run.worked_ns() {
                 let now_ns = self.launcher.clock.now_ns();
-                self.books.lock().together.note_own(&template, queries, worked_ns, now_ns);
+                self.registry.lock().together.note_own(&template, queries, worked_ns, now_ns);
             }
             return;
         }
         let abandoned = {
-            let mut books = self.books.lock();
-            let Some(member_id) = books.by_reader.remove(&id) else { return };
-            let Some(member) = books.members.get_mut(&member_id) else { return };
+            let mut registry = self.registry.lock();
+            let Some(member_id) = registry.by_reader.remove(&id) else { return };
+            let Some(member) = registry.members.get_mut(&member_id) else { return };
             member.readers.retain(|reader| reader.run.id() != id);
             if !member.readers.is_empty() {
                 return;
             }
             let build = member.build;
-            books.remove(member_id);
-            books.waiting.retain(|waiting| *waiting != member_id);
-            build.and_then(|build| books.abandoned(build))
+            registry.remove(member_id);
+            registry.waiting.retain(|waiting| *waiting != member_id);
+            build.and_then(|build| registry.abandoned(build))
         };
         if let Some(run) = abandoned {
             run.cancel();
@@ -356,9 +392,9 @@ impl RunningPlan {
     /// A run takes long and has worked for so long: others may start. False if it need not be looked at again.
     pub(super) fn expire(&self, build: QueryId, worked_ns: u64) -> bool {
         let (holds, jobs, timers) = {
-            let mut books = self.books.lock();
-            let holds = books.expire(build, worked_ns);
-            (holds, self.startable(&mut books), self.timers(&mut books))
+            let mut registry = self.registry.lock();
+            let holds = registry.expire(build, worked_ns);
+            (holds, self.startable(&mut registry), self.timers(&mut registry))
         };
         jobs.into_iter().for_each(|job| self.start(job));
         self.set(timers);
@@ -367,17 +403,17 @@ impl RunningPlan {
 
     /// Nanoseconds of work that a run has done.
     fn worked_ns(&self, build: QueryId) -> u64 {
-        let run = self.books.lock().builds.get(&build).and_then(|build| build.run.clone());
+        let run = self.registry.lock().builds.get(&build).and_then(|build| build.run.clone());
         run.map_or(0, |run| run.info().waits.worked_ns)
     }
 
     /// A worker has nothing to do: whoever has waited longest starts.
     pub(super) fn start_in_spare_time(&self) {
         let (job, timers, some_wait) = {
-            let mut books = self.books.lock();
-            let members = books.next_in_spare_time(self.launcher.clock.now_ns());
-            let job = members.and_then(|members| books.start(members, self.launcher.next_id()));
-            (job, self.timers(&mut books), !books.waiting.is_empty())
+            let mut registry = self.registry.lock();
+            let members = registry.next_in_spare_time(self.launcher.clock.now_ns());
+            let job = members.and_then(|members| registry.start(members, self.launcher.next_id()));
+            (job, self.timers(&mut registry), !registry.waiting.is_empty())
         };
         job.into_iter().for_each(|job| self.start(job));
         self.set(timers);
@@ -389,9 +425,9 @@ impl RunningPlan {
     /// Starts nothing any more.
     pub fn close(&self) {
         {
-            let mut books = self.books.lock();
-            books.closed = true;
-            books.waiting.clear();
+            let mut registry = self.registry.lock();
+            registry.closed = true;
+            registry.waiting.clear();
         }
         self.launcher.tables.close();
         self.retained.close();
@@ -401,10 +437,10 @@ impl RunningPlan {
     /// What is shared at the moment.
     pub fn info(&self) -> SharingInfo {
         let now_ns = self.launcher.clock.now_ns();
-        let books = self.books.lock();
-        let mut info = books.totals.clone();
+        let registry = self.registry.lock();
+        let mut info = registry.totals.clone();
         let row = |state, members: &[MemberId]| {
-            let members: Vec<_> = members.iter().filter_map(|member| books.members.get(member)).collect();
+            let members: Vec<_> = members.iter().filter_map(|member| registry.members.get(member)).collect();
             let first = members.iter().min_by_key(|member| member.since_ns)?;
             Some(BuildInfo {
                 state,
@@ -417,10 +453,10 @@ impl RunningPlan {
                 label: first.readers.first().map(|reader| reader.options.label.clone()).unwrap_or_default(),
             })
         };
-        let building = books.builds.values().filter_map(|build| row("building", &build.members));
-        let waiting = books.waiting.iter().filter_map(|member| row("waiting", &[*member]));
+        let building = registry.builds.values().filter_map(|build| row("building", &build.members));
+        let waiting = registry.waiting.iter().filter_map(|member| row("waiting", &[*member]));
         info.builds = building.chain(waiting).collect();
-        drop(books);
+        drop(registry);
         self.launcher.tables.describe(&mut info);
         self.retained.describe(&mut info);
         self.launcher.scans.describe(&mut info);
@@ -428,20 +464,20 @@ impl RunningPlan {
     }
 
     /// The runs that may start now.
-    fn startable(&self, books: &mut Books) -> Vec<Job> {
+    fn startable(&self, registry: &mut Registry) -> Vec<Job> {
         let mut jobs = Vec::new();
-        while let Some(members) = books.next(self.launcher.workers.max(2), self.launcher.clock.now_ns()) {
-            jobs.extend(books.start(members, self.launcher.next_id()));
+        while let Some(members) = registry.next(self.launcher.workers.max(2), self.launcher.clock.now_ns()) {
+            jobs.extend(registry.start(members, self.launcher.next_id()));
         }
         jobs
     }
 
     /// Runs that somebody waits for, and that nobody looks at yet.
-    fn timers(&self, books: &mut Books) -> Vec<QueryId> {
-        if books.waiting.is_empty() || self.launcher.io.inline {
+    fn timers(&self, registry: &mut Registry) -> Vec<QueryId> {
+        if registry.waiting.is_empty() || self.launcher.io.inline {
             return Vec::new();
         }
-        let holding = books.builds.iter_mut().filter(|(_, build)| build.holds_own && !build.has_timer);
+        let holding = registry.builds.iter_mut().filter(|(_, build)| build.holds_own && !build.has_timer);
         let timer = |(id, build): (&QueryId, &mut Build)| {
             build.has_timer = true;
             *id
@@ -472,10 +508,18 @@ impl RunningPlan {
     }
 
     fn try_start(&self, job: Job) -> Result<()> {
-        let Job { build, plan, options, depth, queries, way } = job;
-        let part = parts::part_below(&plan, depth).ok_or_else(|| Error::bug("a plan is cut where it has no part"))?;
+        let Job { build, plan, options, depth, queries, way, page } = job;
+        let part = part_of(&plan, depth)?;
         let part = match way {
             None => part.clone(),
+            Some(Way::Page) => match self.paged(build, &page, &options)? {
+                Some(plan) => plan,
+                // They cannot go together, which was not known before.
+                None => {
+                    self.take_apart(build);
+                    return Ok(());
+                }
+            },
             Some(way) => merge::merged(way, part, &queries)?,
         };
         let launcher = &self.launcher;
@@ -492,10 +536,10 @@ impl RunningPlan {
         let graph = launcher.compile(&part, spool.clone(), &context, &options)?;
         let run = launcher.create(context, build, &options, spool, Listed::No, Box::new(|_| {}));
         let (is_wanted, jobs) = {
-            let mut books = self.books.lock();
-            let is_wanted = books.launched(build, &run, graph.groups.clone());
+            let mut registry = self.registry.lock();
+            let is_wanted = registry.launched(build, &run, graph.groups.clone());
             // One that does not count its groups keeps nobody.
-            (is_wanted, if graph.groups.is_none() { self.startable(&mut books) } else { vec![] })
+            (is_wanted, if graph.groups.is_none() { self.startable(&mut registry) } else { vec![] })
         };
         if is_wanted {
             run.launch(graph);
@@ -504,6 +548,30 @@ impl RunningPlan {
         }
         jobs.into_iter().for_each(|job| self.start(job));
         Ok(())
+    }
+
+    /// The run for queries of several templates, if there can be one.
+    fn paged(&self, build: QueryId, queries: &[(Arc<Plan>, usize)], options: &QueryOptions) -> Result<Option<Plan>> {
+        let parts = queries.iter().map(|(plan, depth)| part_of(plan, *depth)).collect::<Result<Vec<_>>>()?;
+        let Some(page) = page::page(&parts, options)? else { return Ok(None) };
+        if let Some(build) = self.registry.lock().builds.get_mut(&build) {
+            build.places = page.places;
+        }
+        Ok(Some(page.plan))
+    }
+
+    /// Has the queries of a page that cannot be go with their templates.
+    fn take_apart(&self, build: QueryId) {
+        let (jobs, timers) = {
+            let mut registry = self.registry.lock();
+            if registry.closed {
+                return;
+            }
+            registry.apart(build);
+            (self.startable(&mut registry), self.timers(&mut registry))
+        };
+        jobs.into_iter().for_each(|job| self.start(job));
+        self.set(timers);
     }
 
     /// Runs a reader's own part over a state that was there before.
@@ -546,7 +614,7 @@ impl RunningPlan {
     fn show_retained(&self, reader: &Reader, hit: &Hit, residual: Option<String>) {
         let age_ns = self.launcher.clock.now_ns().saturating_sub(hit.kept.since_ns);
         let retained = RetainedState { age_ns, cost_ns: hit.kept.cost_ns, uses: hit.uses, residual };
-        self.books.lock().totals.saved_ns_total += retained.cost_ns;
+        self.registry.lock().totals.saved_ns_total += retained.cost_ns;
         reader.run.share(Shared::Retained(retained));
     }
 
@@ -600,4 +668,9 @@ impl RunningPlan {
             Err(error) => run.fail(error),
         }
     }
+}
+
+/// What is below a query's cut.
+fn part_of(plan: &Plan, depth: usize) -> Result<&Plan> {
+    parts::part_below(plan, depth).ok_or_else(|| Error::bug("a plan is cut where it has no part"))
 }

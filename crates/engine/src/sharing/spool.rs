@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 
 /// How a run ended.
 pub(crate) enum Built {
-    State(Arc<SharedRows>),
+    State(SharedRows),
     /// Its rows became too many to be kept.
     Outgrown,
     Failed(Error),
@@ -65,9 +65,7 @@ impl Outcome for Spool {
         let built = match (error, rows) {
             (Some(error), _) => Built::Failed(error),
             (None, None) => Built::Outgrown,
-            (None, Some(SpooledRows { batches, memory })) => {
-                Built::State(Arc::new(SharedRows::new(self.kept.schema.clone(), batches, memory)))
-            }
+            (None, Some(rows)) => Built::State(SharedRows::new(self.kept.schema.clone(), rows.batches, rows.memory)),
         };
         (self.on_built)(built);
     }

@@ -31,7 +31,6 @@ use diligence_storage::foreign_error::from_arrow;
 
 use super::held::HeldBytes;
 use super::packing;
-use super::sizes::is_flat;
 use crate::batch::{compacted, views};
 
 /// What every buffer's beginning is a multiple of: as much as the widest value wants.
@@ -39,6 +38,23 @@ pub(super) const ALIGNMENT: usize = 16;
 
 /// Bytes of a block's header.
 pub(super) const HEADER_BYTES: usize = 16;
+
+/// Whether a column is written buffer by buffer.
+pub(super) fn is_flat(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Null
+        | DataType::Boolean
+        | DataType::FixedSizeBinary(_)
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::Utf8View
+        | DataType::BinaryView => true,
+        DataType::Dictionary(_, values) => !matches!(**values, DataType::Dictionary(..)) && is_flat(values),
+        _ => data_type.primitive_width().is_some(),
+    }
+}
 
 /// A block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,29 +4,12 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 
-use super::block::{ALIGNMENT, HEADER_BYTES, values_of};
+use super::block::{ALIGNMENT, HEADER_BYTES, is_flat, values_of};
 use super::packing;
 use crate::batch::{bytes_needed, views};
 
 /// What Arrow's IPC format adds to a nested column, about.
 const NESTED_BYTES: usize = 1024;
-
-/// Whether a column is written buffer by buffer.
-pub(super) fn is_flat(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Null
-        | DataType::Boolean
-        | DataType::FixedSizeBinary(_)
-        | DataType::Utf8
-        | DataType::LargeUtf8
-        | DataType::Binary
-        | DataType::LargeBinary
-        | DataType::Utf8View
-        | DataType::BinaryView => true,
-        DataType::Dictionary(_, values) => !matches!(**values, DataType::Dictionary(..)) && is_flat(values),
-        _ => data_type.primitive_width().is_some(),
-    }
-}
 
 /// What a column needs.
 enum Size {

@@ -12,8 +12,8 @@ use diligence_disk::{Compression, Grouping, SpillBuffers, SpillWriter};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
-use super::block::{ALIGNMENT, HEADER_BYTES, Header, Plan};
-use super::sizes::{Sizes, is_flat};
+use super::block::{ALIGNMENT, HEADER_BYTES, Header, Plan, is_flat};
+use super::sizes::Sizes;
 use super::{BatchFile, Contents, Form};
 use crate::batch::Batch;
 

@@ -18,7 +18,7 @@ use super::reclaim::{AtRest, Giving, Reclaim};
 static HOLDERS: Latch = Latch::new("memory holders");
 
 /// What a query has of memory.
-static BOOKS: Latch = Latch::new("memory account");
+static TOTALS: Latch = Latch::new("memory account");
 
 /// The part of the budget, as its divisor, that is little for a query without a grant: what a packet of a sort has for
 /// itself, two and three clusters of temp space, is no more.
@@ -90,14 +90,14 @@ pub struct HolderInfo {
 
 /// What an account has of the budget: the larger of the two, grant and reservations.
 #[derive(Debug, Default)]
-struct Books {
+struct AccountTotals {
     /// What it is sure of: taken from the budget whether it is reserved or not.
     granted_bytes: usize,
     reserved_bytes: usize,
     peak_bytes: usize,
 }
 
-impl Books {
+impl AccountTotals {
     fn taken_bytes(&self) -> usize {
         self.granted_bytes.max(self.reserved_bytes)
     }
@@ -109,7 +109,7 @@ pub(super) struct Account {
     pub owner: Owner,
     pub limit_bytes: usize,
     /// Reads and writes may end after their query: so grant and reservations change together.
-    books: Mutex<Books>,
+    totals: Mutex<AccountTotals>,
     admitted: AtomicBool,
     /// Whether its query starts without a grant.
     goes_ahead: AtomicBool,
@@ -138,7 +138,7 @@ impl Account {
             broker,
             owner,
             limit_bytes,
-            books: Mutex::named(&BOOKS, Books::default()),
+            totals: Mutex::named(&TOTALS, AccountTotals::default()),
             admitted: AtomicBool::new(false),
             goes_ahead: AtomicBool::new(false),
             starts_again: AtomicBool::new(false),
@@ -149,12 +149,12 @@ impl Account {
     }
 
     pub fn reserved_bytes(&self) -> usize {
-        self.books.lock().reserved_bytes
+        self.totals.lock().reserved_bytes
     }
 
     /// What it has of the budget, reserved or not.
     pub fn taken_bytes(&self) -> usize {
-        self.books.lock().taken_bytes()
+        self.totals.lock().taken_bytes()
     }
 
     /// Its limit, or the budget.
@@ -288,10 +288,10 @@ impl Account {
 
     /// Takes a grant of so many bytes from the budget, if they are free.
     pub fn grant(&self, bytes: usize) -> bool {
-        let mut books = self.books.lock();
-        let granted = self.broker.try_grant(bytes.saturating_sub(books.taken_bytes()));
+        let mut totals = self.totals.lock();
+        let granted = self.broker.try_grant(bytes.saturating_sub(totals.taken_bytes()));
         if granted {
-            books.granted_bytes = books.granted_bytes.max(bytes);
+            totals.granted_bytes = totals.granted_bytes.max(bytes);
         }
         granted
     }
@@ -299,10 +299,10 @@ impl Account {
     /// Gives up the grant; what is reserved stays reserved. False if it has not been admitted.
     pub fn end_grant(&self) -> bool {
         let unused = {
-            let mut books = self.books.lock();
-            let before = books.taken_bytes();
-            books.granted_bytes = 0;
-            before - books.taken_bytes()
+            let mut totals = self.totals.lock();
+            let before = totals.taken_bytes();
+            totals.granted_bytes = 0;
+            before - totals.taken_bytes()
         };
         self.broker.give_back(unused);
         let was_admitted = self.admitted.swap(false, Ordering::AcqRel);
@@ -324,13 +324,13 @@ impl Account {
 
     /// Counts `bytes` as reserved if the limit allows them and `take` takes those that the grant does not cover.
     pub fn reserve(&self, bytes: usize, limit: usize, take: impl FnOnce(usize) -> bool) -> Result<(), Refused> {
-        let mut books = self.books.lock();
-        let reserved = books.reserved_bytes.checked_add(bytes).filter(|&sum| sum <= limit).ok_or(Refused::Limit)?;
-        if !take(reserved.saturating_sub(books.taken_bytes())) {
+        let mut totals = self.totals.lock();
+        let reserved = totals.reserved_bytes.checked_add(bytes).filter(|&sum| sum <= limit).ok_or(Refused::Limit)?;
+        if !take(reserved.saturating_sub(totals.taken_bytes())) {
             return Err(Refused::Budget);
         }
-        books.reserved_bytes = reserved;
-        books.peak_bytes = books.peak_bytes.max(reserved);
+        totals.reserved_bytes = reserved;
+        totals.peak_bytes = totals.peak_bytes.max(reserved);
         Ok(())
     }
 
@@ -340,10 +340,10 @@ impl Account {
 
     /// Counts `bytes` less as reserved. Returns how many of the budget's nobody accounts for then.
     pub fn forget(&self, bytes: usize) -> usize {
-        let mut books = self.books.lock();
-        let before = books.taken_bytes();
-        books.reserved_bytes -= bytes;
-        before - books.taken_bytes()
+        let mut totals = self.totals.lock();
+        let before = totals.taken_bytes();
+        totals.reserved_bytes -= bytes;
+        before - totals.taken_bytes()
     }
 
     /// Its packets are to wait until no more than the budget is taken.
@@ -448,7 +448,7 @@ impl QueryMemory {
 
     /// The most this query has had reserved at once.
     pub fn peak_bytes(&self) -> usize {
-        self.0.books.lock().peak_bytes
+        self.0.totals.lock().peak_bytes
     }
 
     /// The query does not stand in the queue for a grant: it takes what it needs as it goes. If whoever runs it starts

@@ -1,6 +1,7 @@
 //! Values as clients send them, text or binary, as arrays of one row: parameters of statements and of endpoints, and
 //! the fields of COPY.
 
+use std::iter::successors;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,7 +18,8 @@ use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMon
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, field_type, type_of_oid};
 use diligence_db::{
-    Address, Description, NetworkKind, RangeKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array,
+    Address, Description, NetworkKind, RangeKind, ReadOptions, SearchKind, SqlType, Zone, array_type_of, mac_text,
+    parse_array,
 };
 
 mod nested;
@@ -34,13 +36,18 @@ const BPCHAR: u32 = 1042;
 /// Of a day, which has its end as well: `24:00`.
 const DAY_MICROSECONDS: i64 = 86_400_000_000;
 
+/// The type that a number stands for; `None` of rows as well, whose types are those of their columns.
+fn read_type(oid: u32) -> Option<(PostgresType, bool)> {
+    type_of_oid(oid).filter(|(known, _)| known.oid != types::RECORD.oid)
+}
+
 /// The type that a client's number for a type stands for; `None` leaves it to the statement, as with all types whose
 /// values are held as texts and are none: the statement knows which of them it takes.
 pub fn declared(oid: u32) -> Option<DataType> {
     if oid == 0 || oid == types::UNKNOWN.oid {
         return None;
     }
-    let (known, is_array) = type_of_oid(oid)?;
+    let (known, is_array) = read_type(oid)?;
     let element = element_type(known);
     if is_array {
         return Some(DataType::List(item_of(known, element_of_array(known))));
@@ -52,7 +59,7 @@ pub fn declared(oid: u32) -> Option<DataType> {
 /// others, and of `bit`, whose name alone is a type of one digit.
 pub fn declared_name(oid: u32) -> Option<&'static str> {
     const BIT: u32 = 1560;
-    let (known, is_array) = type_of_oid(oid).filter(|_| oid != types::UNKNOWN.oid)?;
+    let (known, is_array) = read_type(oid).filter(|_| oid != types::UNKNOWN.oid)?;
     let is_left = element_type(known) == DataType::Utf8View && !is_text(known) && known.oid != BIT;
     (is_left && !is_array).then_some(known.sql_name)
 }
@@ -130,7 +137,7 @@ fn element_of_array(known: PostgresType) -> DataType {
 pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &SqlType, zone: Zone) -> Result<ArrayRef> {
     let held = wanted.arrow();
     let Some(bytes) = bytes else { return Ok(new_null_array(&held, 1)) };
-    let array: ArrayRef = match (form, type_of_oid(oid)) {
+    let array: ArrayRef = match (form, read_type(oid)) {
         (Form::Text, _) => {
             let is_filled = oid == BPCHAR || matches!(wanted.base(), SqlType::Char(_));
             return value_of_text(text(if is_filled { without_blanks(bytes) } else { bytes })?, wanted, zone);
@@ -173,6 +180,8 @@ fn without_blanks(bytes: &[u8]) -> &[u8] {
 
 fn value_of_text(text: &str, wanted: &SqlType, zone: Zone) -> Result<ArrayRef> {
     let texts = StringViewArray::from_iter_values([text]);
+    let deeper = deeper_type(text, wanted);
+    let wanted = deeper.as_ref().unwrap_or(wanted);
     if is_read_by_statement(text, wanted) {
         return Ok(Arc::new(texts));
     }
@@ -189,14 +198,24 @@ pub fn moment() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Whether a text means what it does in a statement only: names of objects, rows, arrays of several dimensions, and
-/// whatever is held as a text.
+/// The type of an array whose text has more dimensions than the statement knows of: those are the value's own.
+fn deeper_type(text: &str, wanted: &SqlType) -> Option<SqlType> {
+    if wanted.element().is_none() || !has_dimensions(text) {
+        return None;
+    }
+    let told = array_type_of(text, wanted);
+    let depth = |sql_type: &SqlType| successors(Some(sql_type.clone()), |one| one.element().cloned()).count();
+    (depth(&told) > depth(wanted)).then_some(told)
+}
+
+/// Whether a text means what it does in a statement only: names of objects, rows, arrays with bounds, and whatever is
+/// held as a text.
 fn is_read_by_statement(text: &str, wanted: &SqlType) -> bool {
     if wanted.arrow() == DataType::Utf8View {
         return true;
     }
     match wanted.innermost() {
-        _ if matches!(wanted, SqlType::Array(_)) && has_dimensions(text) => true,
+        _ if matches!(wanted, SqlType::Array(_)) && text.trim_start().starts_with('[') => true,
         SqlType::Oid(_) => *wanted.innermost() != SqlType::OID,
         SqlType::Record(_) | SqlType::Map(_) | SqlType::Void => true,
         _ => false,
@@ -517,7 +536,7 @@ fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
     let mut cursor = Cursor(bytes);
     let head = nested::ArrayHead::read(&mut cursor)?;
     let (oid, count) = (head.oid, head.count());
-    let (known, _) = type_of_oid(oid).unwrap_or((types::TEXT, false));
+    let (known, _) = read_type(oid).unwrap_or((types::TEXT, false));
     let item = item_of(known, element_type(known));
     let parts = (0..count).map(|_| match cursor.i32()? {
         -1 => Ok(None),
@@ -525,7 +544,7 @@ fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
             let length = usize::try_from(length).map_err(|_| malformed("an element's length"))?;
             let bytes = cursor.take(length)?;
             // Of types that statements have made, enums are sent as texts, and rows as rows.
-            match type_of_oid(oid) {
+            match read_type(oid) {
                 None if let Ok(row) = nested::row_text(bytes) => {
                     Ok(Some(Arc::new(StringViewArray::from_iter_values([row])) as ArrayRef))
                 }
@@ -722,15 +741,14 @@ mod tests {
             ("1e2", SqlType::NUMERIC, "100"),
             ("off", SqlType::Boolean, "false"),
             ("{1,NULL}", SqlType::array_of(SqlType::Integer), "[1, ]"),
+            ("{{1,2},{3,4}}", SqlType::array_of(SqlType::Integer), "[[1, 2], [3, 4]]"),
         ] {
             assert_eq!(shown(&read(text, wanted).unwrap()), expected, "{text}");
         }
         // These are left to the statement.
-        for (text, wanted) in [
-            ("pg_class", SqlType::parse("regclass").unwrap()),
-            ("{{1,2},{3,4}}", SqlType::array_of(SqlType::Integer)),
-            ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", SqlType::Uuid),
-        ] {
+        for (text, wanted) in
+            [("pg_class", SqlType::parse("regclass").unwrap()), ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", SqlType::Uuid)]
+        {
             assert_eq!(shown(&read(text, wanted).unwrap()), text);
         }
         assert!(read("now", SqlType::Timestamp).is_ok() && read("today", SqlType::Date).is_ok());

@@ -134,7 +134,8 @@ impl CopyDecoder {
                     let rest = std::mem::take(&mut self.pending);
                     return Err(self.wrong("unterminated CSV quoted field", Some(&rest)));
                 }
-                (false, is_all) if !is_all || !self.ended => {
+                // The mark behind the rows may be left out, as pgx does.
+                (false, is_all) if !is_all || !self.started => {
                     let what = if self.started { "unexpected EOF in COPY data" } else { NO_SIGNATURE };
                     return Err(self.wrong(what, None));
                 }
@@ -330,6 +331,9 @@ impl CopyDecoder {
             }
             self.started = true;
             at = BINARY_HEADER.len();
+        }
+        if self.ended && !bytes.is_empty() {
+            return Err(self.wrong("received copy data after EOF marker", None));
         }
         loop {
             let Some(count) = bytes.get(at..at + 2) else { return Ok(at) };
@@ -557,6 +561,13 @@ mod tests {
             let rows = Columns::all(&schema(), form).rows(&batch).unwrap();
             let mut out = encoder.header(&schema());
             encoder.rows(&rows, 0, usize::MAX, Framing::None, &mut BytesMut::new(), &mut out);
+            if format == CopyFormat::Binary {
+                let read = |bytes: &[u8]| CopyDecoder::new(options(format), "t", schema()).feed(bytes, true);
+                assert_eq!(read(&out).unwrap(), std::slice::from_ref(&batch), "without a mark at the end");
+                for wrong in [&out[..out.len() - 1], &[&out[..], b"\xff\xff", b"\0\x02"].concat()] {
+                    assert_eq!(read(wrong).unwrap_err().code(), Some("22P04"), "{wrong:?}");
+                }
+            }
             out.extend(encoder.trailer().into_iter().flatten());
             for size in [1, 3, 1000] {
                 let mut decoder = CopyDecoder::new(options(format), "t", schema());

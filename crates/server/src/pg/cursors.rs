@@ -132,6 +132,11 @@ impl PgSession {
                 self.cursors.insert(name.to_owned(), cursor);
                 passed?
             }
+            None if let Some(mut portal) = self.portals.remove(name) => {
+                let passed = self.fetched_from(&mut portal, way, sends, describe).await;
+                self.portals.insert(name.to_owned(), portal);
+                passed?
+            }
             None => {
                 let rows = self.session.cursor(name).ok_or_else(|| no_cursor(name))?;
                 self.fetched_kept(&rows, way, false, sends, describe).await?
@@ -140,6 +145,29 @@ impl PgSession {
         let tag = if sends { "FETCH" } else { "MOVE" };
         self.complete(format!("{tag} {passed}"));
         Ok(())
+    }
+
+    /// The next rows of a portal that the client has bound: to FETCH and MOVE a cursor that only goes forward.
+    async fn fetched_from(&mut self, portal: &mut Portal, way: CursorWay, sends: bool, describe: bool) -> Outcome<u64> {
+        let most = match way {
+            CursorWay::By(by) if by > 0 => Some(usize::try_from(by).unwrap_or(usize::MAX)),
+            CursorWay::All => None,
+            _ => return Err(only_forward().into()),
+        };
+        let statement = portal.statement.clone();
+        if matches!(portal.state, PortalState::Bound) && !self.start(portal, &statement).await? {
+            return Ok(0);
+        }
+        if !sends {
+            return Ok(self.pass_over(portal, most).await? as u64);
+        }
+        if describe && let PortalState::Running(reading) = &portal.state {
+            let (schema, columns) = (reading.running.schema().clone(), reading.columns.clone());
+            self.describe_rows(&schema, &columns);
+        }
+        let before = portal.sent;
+        self.rows(portal, most).await?;
+        Ok(portal.sent - before)
     }
 
     async fn fetched(&mut self, cursor: &mut Cursor, way: CursorWay, sends: bool, describe: bool) -> Outcome<u64> {

@@ -375,6 +375,8 @@ async fn arrays_are_of_the_types_that_clients_are_told() {
         (2951, "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}", "D {a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}"),
         (3807, r#"{"{\"a\":1}"}"#, r#"D {"{\"a\": 1}"}"#),
         (1231, "{1.12345678901234567890,2}", "D {1.1234567890123456789,2}"),
+        (1007, "{{1,2},{3,4}}", "D {{1,2},{3,4}}"),
+        (1009, r#"{{a,"b}"},{NULL,""}}"#, r#"D {{a,"b}"},{NULL,""}}"#),
     ] {
         let mut messages = Vec::new();
         message::put(&mut messages, b'P', |body| {
@@ -388,6 +390,63 @@ async fn arrays_are_of_the_types_that_clients_are_told() {
         let types = format!("T a:{number}");
         assert_eq!(told(&mut ann, &messages).await, ["1", "2", types.as_str(), row, "C SELECT 1", "Z I"]);
     }
+}
+
+/// PostgREST and others set what a transaction needs in one query.
+#[tokio::test]
+async fn set_config_changes_settings_of_the_client() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let set = async |ann: &mut Connection, name: &str, value: &str, is_local: bool| {
+        said(ann, &format!("SELECT set_config('{name}', '{value}', {is_local}) AS c")).await
+    };
+    assert_eq!(set(&mut ann, "statement_timeout", "5000", false).await[1], "D 5s");
+    assert_eq!(said(&mut ann, "SHOW statement_timeout").await[1], "D 5s");
+    let failed = |answers: Vec<String>| answers.into_iter().find(|said| said.starts_with('E')).unwrap();
+    assert_eq!(failed(set(&mut ann, "statement_timeout", "soon", false).await), "E ERROR 22023");
+    assert_eq!(failed(set(&mut ann, "nothing", "1", false).await), "E ERROR 42704");
+    let told = set(&mut ann, "application_name", "a", false).await;
+    assert!(told.contains(&"S application_name=a".to_owned()), "{told:?}");
+    // For a transaction, and undone with one.
+    said(&mut ann, "BEGIN").await;
+    set(&mut ann, "transaction_read_only", "on", true).await;
+    assert_eq!(said(&mut ann, "CREATE TABLE t (a INT)").await[0], "E ERROR 25006");
+    said(&mut ann, "ROLLBACK; BEGIN").await;
+    set(&mut ann, "statement_timeout", "1s", true).await;
+    assert_eq!(said(&mut ann, "SHOW statement_timeout").await[1], "D 1s");
+    said(&mut ann, "COMMIT").await;
+    assert_eq!(said(&mut ann, "SHOW statement_timeout").await[1], "D 5s");
+    set(&mut ann, "statement_timeout", "1s", true).await;
+    assert_eq!(said(&mut ann, "SHOW statement_timeout").await[1], "D 5s");
+    said(&mut ann, "CREATE ROLE clerk; BEGIN").await;
+    set(&mut ann, "role", "clerk", true).await;
+    assert_eq!(said(&mut ann, "SELECT current_user AS u, current_setting('role') AS r").await[1], "D clerk,clerk");
+    said(&mut ann, "COMMIT").await;
+    assert_eq!(said(&mut ann, "SHOW role").await[1], "D none");
+    assert_eq!(failed(set(&mut ann, "role", "nobody", false).await), "E ERROR 22023");
+}
+
+/// To drivers an array's type says nothing of its dimensions.
+#[tokio::test]
+async fn arrays_of_several_dimensions_are_parameters() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    ann.simple("CREATE TABLE m (a INTEGER[][])").await.unwrap();
+    let nested = &b"{{1,2},{3,4}}"[..];
+    for (statement, types) in [
+        ("INSERT INTO m VALUES ($1)", &[][..]),
+        ("INSERT INTO m VALUES ($1)", &[1007]),
+        ("INSERT INTO m VALUES ($1::INTEGER[][])", &[1005]),
+    ] {
+        let found = asked(&mut ann, statement, types, &[nested], false).await;
+        assert_eq!(found.failure.len(), 0, "{statement} {found:?}");
+    }
+    let (head, pair) = ([2, 0, 23, 2, 1, 2, 1].map(i32::to_be_bytes).concat(), [4, 7].map(i32::to_be_bytes).concat());
+    let found = asked(&mut ann, "INSERT INTO m VALUES ($1)", &[1007], &[&[head, pair.repeat(4)].concat()], true).await;
+    assert_eq!(found.failure.len(), 0, "{found:?}");
+    assert_eq!(said(&mut ann, "SELECT count(*) AS c, sum(a[2][1]) AS s FROM m").await[1], "D 4,16");
+    let found = asked(&mut ann, "SELECT 3 = ANY($1), 5 = ANY($1)", &[1007], &[nested], false).await;
+    assert_eq!(found.failure.len(), 0, "{found:?}");
 }
 
 /// By their answers drivers know in which zone times are, and how statements are read.
@@ -408,5 +467,5 @@ async fn what_settings_become_is_told_once() {
     assert_eq!(said(&mut ann, changed).await, [&told[..3], &["Z I"]].concat());
     let script = "SELECT set_config('datestyle', 'German', false) AS d; SHOW datestyle";
     let told = said(&mut ann, script).await;
-    assert_eq!(told[3..], ["T DateStyle:25", "D German, DMY", "C SHOW", "S DateStyle=German, DMY", "Z I"]);
+    assert_eq!(told[3..], ["T DateStyle:25", "D German, DMY", "S DateStyle=German, DMY", "C SHOW", "Z I"]);
 }

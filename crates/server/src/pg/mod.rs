@@ -13,6 +13,9 @@ mod cursors;
 mod deadlines;
 #[cfg(test)]
 mod driver_tests;
+mod implicit;
+#[cfg(test)]
+mod implicit_tests;
 mod listener;
 mod portal;
 #[cfg(test)]

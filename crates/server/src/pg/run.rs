@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::{Isolation, ParsedStatement, Printed};
+use diligence_db::{AskedSetting, Isolation, ParsedStatement, Printed};
 use pgwire::messages::PgWireBackendMessage as Out;
 use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::PortalSuspended;
@@ -16,9 +16,10 @@ use pgwire::messages::startup::ParameterStatus;
 use tokio::time::Instant;
 
 use super::deadlines::Deadline;
+use super::implicit;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::session::{PgSession, failed_block};
-use super::trouble::{Block, Outcome};
+use super::trouble::{Block, Outcome, Trouble};
 use super::wire::notice;
 use crate::encoding::columns::{Columns, Rows};
 use crate::encoding::parameters::boolean;
@@ -39,8 +40,25 @@ const TELL_AFTER: Duration = Duration::from_millis(200);
 const TELL_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 impl PgSession {
-    /// Runs a portal for so many rows, or to its end. With `describe` the rows are announced first.
+    /// Runs a portal for so many rows, or to its end. With `describe` the rows are announced first. What `set_config`
+    /// has changed of the client's settings is taken over if nothing fails.
     pub(super) async fn run_portal(&mut self, portal: &mut Portal, most: Option<usize>, describe: bool) -> Outcome {
+        let outcome = self.run_to(portal, most, describe).await;
+        let asked = self.session.take_asked_settings();
+        outcome?;
+        for AskedSetting { name, value, is_local } in asked {
+            let lasts = if is_local { Lasts::Block } else { Lasts::Session };
+            if self.block == Block::None && is_local || !self.settings.has(&name) {
+                continue;
+            }
+            self.set_noted(&name, &value, lasts)?;
+            let mode = mode_of_setting(&name, &value).filter(|_| self.block != Block::None);
+            mode.map_or(Ok(()), |mode| self.set_mode(mode))?;
+        }
+        Ok(())
+    }
+
+    async fn run_to(&mut self, portal: &mut Portal, most: Option<usize>, describe: bool) -> Outcome {
         let statement = portal.statement.clone();
         match &statement.kind {
             PreparedKind::Empty => {
@@ -113,8 +131,29 @@ impl PgSession {
         Ok(true)
     }
 
-    /// Starts a statement. A client that has to wait for its turn is told where it stands.
+    /// Starts a statement. One that cannot be part of an implicit block ends the block, and runs by itself.
     pub(super) async fn started(
+        &mut self,
+        deadline: Option<Deadline>,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+        allowed: Allowed,
+    ) -> Outcome<RunningStatement> {
+        if !self.is_implicit {
+            return self.started_here(deadline, parsed, values, allowed).await;
+        }
+        let is_first = !self.has_seen;
+        match self.started_here(deadline, parsed, values.clone(), allowed).await {
+            Err(Trouble::Failed(error)) if implicit::stands_alone(&error, is_first) => {
+                self.end_block(true).await?;
+                self.started_here(deadline, parsed, values, self.allowed()).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Starts a statement where it stands. A client that has to wait for its turn is told where it stands in line.
+    async fn started_here(
         &mut self,
         deadline: Option<Deadline>,
         parsed: &ParsedStatement,
@@ -285,7 +324,7 @@ impl PgSession {
             Command::Begin(mode) => self.begin_block(*mode, "BEGIN")?,
             Command::Start(mode) => self.begin_block(*mode, "START TRANSACTION")?,
             Command::Commit | Command::Rollback => {
-                if self.block == Block::None {
+                if !self.is_in_block() {
                     let error = Error::input("there is no transaction").with_code("25P01");
                     self.outbox.put(notice("WARNING", &error));
                 }
@@ -363,8 +402,10 @@ impl PgSession {
     /// BEGIN and START TRANSACTION.
     fn begin_block(&mut self, mode: TransactionMode, tag: &str) -> Outcome {
         if self.block == Block::Open {
-            let error = Error::input("there is a transaction already").with_code("25001");
-            self.outbox.put(notice("WARNING", &error));
+            if !self.is_implicit {
+                let error = Error::input("there is a transaction already").with_code("25001");
+                self.outbox.put(notice("WARNING", &error));
+            }
             self.set_mode(mode)?;
         } else {
             let isolation = mode.isolation.unwrap_or_else(|| self.settings.isolation());
@@ -372,14 +413,15 @@ impl PgSession {
             self.is_deferrable = mode.is_deferrable.unwrap_or_else(|| self.settings.is_deferrable());
             self.tell_mode();
         }
-        self.block = Block::Open;
+        // From now on it ends with COMMIT, and what has been done in it already belongs to it.
+        (self.block, self.is_implicit) = (Block::Open, false);
         self.complete(tag);
         Ok(())
     }
 
     /// COMMIT AND CHAIN, ROLLBACK AND CHAIN.
     async fn chain_blocks(&mut self, commits: bool) -> Outcome {
-        if self.block == Block::None {
+        if !self.is_in_block() {
             let what = if commits { "COMMIT" } else { "ROLLBACK" };
             let message = format!("{what} AND CHAIN can only be used in transaction blocks");
             return Err(Error::input(message).with_code("25P01").into());
@@ -595,8 +637,13 @@ impl PgSession {
         }
     }
 
+    /// Whether there is a block that ends with COMMIT or ROLLBACK.
+    fn is_in_block(&self) -> bool {
+        self.block != Block::None && !self.is_implicit
+    }
+
     /// Begins a block.
-    fn open_block(&mut self, isolation: Isolation, writes: bool) -> Result<()> {
+    pub(super) fn open_block(&mut self, isolation: Isolation, writes: bool) -> Result<()> {
         self.session.begin(isolation)?;
         (self.block, self.block_began) = (Block::Open, Some(Instant::now()));
         (self.isolation, self.writes, self.has_seen) = (isolation, writes, false);
@@ -604,7 +651,7 @@ impl PgSession {
     }
 
     fn check_savepoint(&self) -> Result<()> {
-        if self.block != Block::None {
+        if self.is_in_block() {
             return Ok(());
         }
         Err(Error::input("savepoints belong to transactions, and there is none").with_code("25P01"))

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Transactions: BEGIN opens a block, whose changes others see when COMMIT is answered, all at once. Files cannot be
-//! written in a block (25001), because that could not be rolled back. Outside of a block every statement stands by
-//! itself and is done when it is answered. Settings can be rolled back: [`changes`](crate::session::changes) knows what
-//! they were.
+//! written in a block (25001), because that could not be rolled back. Statements that are sent together, as a script or
+//! before one Sync, are an [implicit block](super::implicit). Outside of a block every statement stands by itself and
+//! is done when it is answered. Settings can be rolled back: [`changes`](crate::session::changes) knows what they were.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,6 +60,8 @@ pub(super) struct PgSession {
     pub(super) outbox: Outbox,
     pub(super) settings: ClientSettings,
     pub(super) block: Block,
+    /// Whether the block that is open ends with the statements that were sent together, without a COMMIT.
+    pub(super) is_implicit: bool,
     /// When the block began, if there is one.
     pub(super) block_began: Option<Instant>,
     /// Whether statements of the block may write.
@@ -70,12 +72,15 @@ pub(super) struct PgSession {
     pub(super) isolation: Isolation,
     /// Whether a statement of the block has seen something.
     pub(super) has_seen: bool,
+    /// Whether a statement is done only when something else is, and what is to be said of it then.
+    holds_completion: bool,
+    held_completion: Option<String>,
     /// Settings that were changed in the block.
     pub(super) changes: Changes,
     /// By what statements were planned when the client was last told of settings.
     pub(super) planned_by: Option<PlanningIdentity>,
     statements: HashMap<String, Arc<Prepared>>,
-    portals: HashMap<String, Portal>,
+    pub(super) portals: HashMap<String, Portal>,
     pub(super) cursors: HashMap<String, Cursor>,
     /// Skips messages up to Sync, after an error.
     skipping: bool,
@@ -123,11 +128,14 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         outbox,
         settings,
         block: Block::None,
+        is_implicit: false,
         block_began: None,
         writes: true,
         is_deferrable: false,
         isolation: Isolation::default(),
         has_seen: false,
+        holds_completion: false,
+        held_completion: None,
         changes: Changes::default(),
         planned_by: None,
         statements: HashMap::new(),
@@ -230,6 +238,12 @@ impl PgSession {
             settings.extend(self.transaction_setting(name).map(|value| (name.to_owned(), value)));
         }
         self.session.set_facts(Facts { user: self.entry.user.clone(), process_id: self.entry.id, settings });
+        let known = self.settings.clone();
+        self.session.set_client_check(Arc::new(move |name: &str, value: &str| {
+            let mut known = known.clone();
+            known.set(name, value)?;
+            Ok(known.get(name).unwrap_or_default())
+        }));
     }
 
     async fn serve(&mut self) -> Broken {
@@ -323,7 +337,9 @@ impl PgSession {
             In::Flush(_) => self.send_at_rest().await.map_err(Trouble::Broken),
             In::Sync(_) => {
                 self.skipping = false;
+                let ended = self.end_implicit_block().await;
                 self.entry.does(None);
+                self.told(ended, None)?;
                 if self.block == Block::None {
                     self.portals.clear();
                 }
@@ -356,8 +372,12 @@ impl PgSession {
     }
 
     /// A block that is open has failed. Without a savepoint nothing but its end can follow, so others have its locks.
+    /// Of an implicit one, this is the end.
     fn block_fails(&mut self) {
-        if self.block == Block::Open {
+        if self.is_implicit {
+            self.session.roll_back();
+            self.leave_block(false);
+        } else if self.block == Block::Open {
             self.block = Block::Failed;
             if !self.changes.has_savepoints() {
                 self.session.unlock_failed();
@@ -389,7 +409,10 @@ impl PgSession {
     }
 
     pub(super) fn complete(&mut self, tag: impl Into<String>) {
-        self.outbox.put(Out::CommandComplete(CommandComplete::new(tag.into())));
+        match self.holds_completion {
+            true => self.held_completion = Some(tag.into()),
+            false => self.outbox.put(Out::CommandComplete(CommandComplete::new(tag.into()))),
+        }
     }
 
     /// Runs work that is waited for, until it is done, somebody cancels it, its time is over, or the client leaves.
@@ -417,8 +440,19 @@ impl PgSession {
         }
     }
 
-    /// The simple protocol: a script, whose statements are answered one after the other.
+    /// The simple protocol: a script, whose statements are answered one after the other. The last one of an implicit
+    /// block is done when the block is committed.
     async fn simple(&mut self, script: &str) -> Outcome {
+        let outcome = self.script(script).await;
+        self.holds_completion = false;
+        let held = self.held_completion.take();
+        if let (Ok(()), Some(tag)) = (&outcome, held) {
+            self.complete(tag);
+        }
+        outcome
+    }
+
+    async fn script(&mut self, script: &str) -> Outcome {
         self.entry.does(Some(script));
         // Those end with each simple query.
         self.portals.remove("");
@@ -432,16 +466,21 @@ impl PgSession {
                 Self::until(&self.entry, &mut self.inbox, &self.service, deadline, split).await?
             }
         };
-        let is_new = known.is_none() && statements.len() == 1;
+        let (is_new, is_script) = (known.is_none() && statements.len() == 1, statements.len() > 1);
         if statements.is_empty() {
             self.outbox.put(Out::EmptyQueryResponse(EmptyQueryResponse::new()));
-            return Ok(());
+            return self.end_implicit_block().await;
         }
-        for text in statements {
+        let last = statements.len() - 1;
+        for (place, text) in statements.into_iter().enumerate() {
             let prepared = self.prepare(text, vec![], false).await?;
             if let (true, PreparedKind::Statement(parsed, _)) = (is_new, &prepared.kind) {
                 execution.plan_cache().put_parsed(self.session.planning_identity(), script, parsed);
             }
+            if is_script {
+                self.open_implicit_block(&prepared)?;
+            }
+            self.holds_completion = self.is_implicit && place == last;
             let mut portal = Portal {
                 statement: Arc::new(prepared),
                 values: vec![],
@@ -452,7 +491,7 @@ impl PgSession {
             };
             self.run_portal(&mut portal, None, true).await?;
         }
-        Ok(())
+        self.end_implicit_block().await
     }
 
     /// Makes a statement ready: for the engine its syntax tree, and with `describe` what it takes and gives.
@@ -704,7 +743,10 @@ impl PgSession {
         let text = portal.statement.text.clone();
         self.entry.does(Some(&text));
         let most = usize::try_from(execute.max_rows).ok().filter(|rows| *rows > 0);
-        let outcome = self.run_portal(&mut portal, most, false).await;
+        let outcome = match self.open_pipeline(&portal.statement) {
+            Ok(()) => self.run_portal(&mut portal, most, false).await,
+            failed => failed,
+        };
         match &outcome {
             Ok(()) => {
                 self.portals.insert(name, portal);
@@ -765,13 +807,18 @@ impl PgSession {
             }
         };
         self.show_printed(&self.session.printed().clone());
-        (self.block, self.block_began) = (Block::None, None);
-        let undone = self.changes.end(commits && committed.is_ok());
-        self.undo(undone);
-        self.portals.clear();
-        self.end_cursors(commits && committed.is_ok());
+        self.leave_block(commits && committed.is_ok());
         held?;
         Ok(committed?)
+    }
+
+    /// What belongs to the session is as it is to be after a block that has been committed, or rolled back.
+    fn leave_block(&mut self, is_committed: bool) {
+        (self.block, self.block_began, self.is_implicit) = (Block::None, None, false);
+        let undone = self.changes.end(is_committed);
+        self.undo(undone);
+        self.portals.clear();
+        self.end_cursors(is_committed);
     }
 
     /// Everything as at the start of the session.

@@ -260,10 +260,12 @@ async fn transactions_tell_how_they_are() {
         ("BEGIN DEFERRABLE; SET TRANSACTION NOT DEFERRABLE", "read committed,off,off"),
         ("BEGIN; SET transaction_isolation = 'repeatable read'", "repeatable read,off,off"),
         ("BEGIN DEFERRABLE; COMMIT AND CHAIN", "read committed,off,on"),
-        ("SET SESSION CHARACTERISTICS AS TRANSACTION DEFERRABLE; BEGIN", "read committed,off,on"),
-        ("SET default_transaction_deferrable = off; BEGIN", "read committed,off,off"),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION DEFERRABLE|BEGIN", "read committed,off,on"),
+        ("SET default_transaction_deferrable = off|BEGIN", "read committed,off,off"),
     ] {
-        said(&mut ann, begin).await;
+        for script in begin.split('|') {
+            said(&mut ann, script).await;
+        }
         assert_eq!(said(&mut ann, &asked).await[1], format!("D {told}"), "{begin}");
         let deferrable = shown(&mut ann, "transaction_deferrable").await;
         assert!(told.ends_with(&deferrable), "{begin}: {deferrable}");
@@ -280,11 +282,15 @@ async fn transactions_tell_how_they_are() {
 async fn settings_for_all_are_what_sessions_begin_with() {
     let (_server, address) = serve().await;
     let mut ann = connect(&address).await;
-    let script = "ALTER SYSTEM SET statement_timeout = '7s'; ALTER SYSTEM SET work_mem TO '7MB'; \
-                  ALTER ROLE ALL SET query_memory = '65MiB'; ALTER DATABASE diligence SET application_name = 'all'; \
-                  ALTER SYSTEM SET sharing_columns = 11";
-    let tags = ["C ALTER SYSTEM", "C ALTER SYSTEM", "C ALTER ROLE", "C ALTER DATABASE", "C ALTER SYSTEM", "Z I"];
-    assert_eq!(said(&mut ann, script).await, tags);
+    for (alter, tag) in [
+        ("ALTER SYSTEM SET statement_timeout = '7s'", "C ALTER SYSTEM"),
+        ("ALTER SYSTEM SET work_mem TO '7MB'", "C ALTER SYSTEM"),
+        ("ALTER ROLE ALL SET query_memory = '65MiB'", "C ALTER ROLE"),
+        ("ALTER DATABASE diligence SET application_name = 'all'", "C ALTER DATABASE"),
+        ("ALTER SYSTEM SET sharing_columns = 11", "C ALTER SYSTEM"),
+    ] {
+        assert_eq!(said(&mut ann, alter).await, [tag, "Z I"], "{alter}");
+    }
     assert_eq!(said(&mut ann, "ALTER SYSTEM SET log_temp_files = -1").await, ["C ALTER SYSTEM", "Z I"]);
     // What is everybody's is so at once; sessions that are there stay as they are.
     assert_eq!(shown(&mut ann, "sharing_columns").await, "11");
@@ -418,7 +424,8 @@ async fn settings_go_back_with_their_transaction() {
             assert_eq!(shown(&mut ann, name).await, expected, "{name}, step {step}: {sql}");
         }
         // A block that has failed is rolled back.
-        ann.simple(&format!("{}; BEGIN; {}", set(1), set(2))).await.unwrap();
+        ann.simple(&set(1)).await.unwrap();
+        ann.simple(&format!("BEGIN; {}", set(2))).await.unwrap();
         assert!(ann.simple("SELECT nothing").await.is_err());
         assert_eq!(said(&mut ann, "COMMIT").await.last().unwrap(), "Z I");
         assert_eq!(shown(&mut ann, name).await, values[0], "{name}");
@@ -455,7 +462,9 @@ async fn a_zone_goes_back_with_its_transaction() {
     let (_server, address) = serve().await;
     let mut ann = connect(&address).await;
     let zone = "timezone";
-    ann.simple("SET TIME ZONE '+01:00'; BEGIN; SET LOCAL TIME ZONE '+02:00'").await.unwrap();
+    // By itself: what a script has before BEGIN belongs to the block.
+    ann.simple("SET TIME ZONE '+01:00'").await.unwrap();
+    ann.simple("BEGIN; SET LOCAL TIME ZONE '+02:00'").await.unwrap();
     assert_eq!(shown(&mut ann, zone).await, "+02:00");
     ann.simple("SET timezone = '+03:00'; ROLLBACK").await.unwrap();
     assert_eq!(shown(&mut ann, zone).await, "+01:00");

@@ -36,6 +36,9 @@ pub(super) enum Received {
 /// The kind of a [`Received::FunctionCall`].
 const FUNCTION_CALL: u8 = b'F';
 
+/// The kind of a Sync.
+const SYNC: u8 = b'S';
+
 /// Why a connection cannot go on.
 #[derive(Debug)]
 pub(super) enum Broken {
@@ -133,6 +136,11 @@ impl Inbox {
     /// Whether a whole message is there already.
     pub(super) fn has_message(&self) -> bool {
         self.message_bytes().is_ok_and(|bytes| bytes.is_some_and(|bytes| self.buffer.len() >= bytes))
+    }
+
+    /// Whether the next message is there, and is a Sync.
+    pub(super) fn has_sync_next(&self) -> bool {
+        self.buffer.first() == Some(&SYNC)
     }
 
     /// The bytes of the next message, once its length is there.

@@ -11,16 +11,18 @@
 //! * A column that a relation reads and its inputs do not produce is *free*: it comes from outside, of a dependent join
 //!   ([`Relation::Apply`]) around it. After `unnesting` no column is free and no [`Scalar::Subquery`] is left.
 
+mod constant;
 mod relation;
 mod scalar;
 mod show;
+mod tree;
 
-pub(crate) use relation::{
-    Aggregate, AggregateItem, Apply, FunctionItem, GroupingSets, Join, JoinKind, Limit, MadeAggregate, Recursive,
-    Relation, Scan, SetKind, SetOperation, SortKey, TableFunction, Window, WindowFrame, WindowItem, WindowKind,
-    WithTable,
+pub(crate) use constant::{Comparison, Constant};
+pub(crate) use tree::{
+    Aggregate, AggregateItem, Apply, FunctionItem, GroupingSets, Join, JoinKind, Limit, MadeAggregate, Quantifier,
+    Recursive, Relation, Scalar, Scan, SetKind, SetOperation, SortKey, Subquery, SubqueryKind, TableFunction, Window,
+    WindowFrame, WindowItem, WindowKind, WithTable,
 };
-pub(crate) use scalar::{Comparison, Constant, Quantifier, Scalar, Subquery, SubqueryKind};
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

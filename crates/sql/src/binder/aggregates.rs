@@ -11,9 +11,9 @@ use sqlparser::ast::{
     OrderByOptions,
 };
 
-use super::functions::{is_distinct, written};
 use super::operators::Way;
 use super::scope::{Level, Tracker};
+use super::syntax::{is_distinct, written};
 use super::{Binder, place, placed, unsupported};
 use crate::algebra::{AggregateItem, Comparison, Constant, Scalar, SortKey};
 
@@ -367,8 +367,10 @@ impl Binder<'_> {
             let message = format!("could not identify an ordering operator for type {}", scalar.sql_type());
             return Err(placed(Error::input(message).with_code("42883"), || expression.and_then(place)));
         }
-        let descending = options.asc == Some(false);
-        Ok(SortKey { scalar, descending, nulls_first: options.nulls_first.unwrap_or(descending) })
+        let order = self.context.default_order();
+        let descending = options.asc.map_or(order.descending, |ascending| !ascending);
+        let nulls_first = options.nulls_first.unwrap_or_else(|| order.nulls.is_first(descending));
+        Ok(SortKey { scalar, descending, nulls_first })
     }
 
     pub(super) fn chosen(&self, name: &str, parts: &Call) -> Result<AggregateCall> {
@@ -557,9 +559,19 @@ impl Binder<'_> {
         self.computed(name, call, parts, place)
     }
 
+    /// What is in parentheses in front of WITHIN GROUP, and whether there are aggregates of this level in it.
+    fn direct_arguments(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<(Vec<Scalar>, bool)> {
+        let tracker = Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() };
+        self.trackers.borrow_mut().push(tracker);
+        let direct = self.arguments(name, written(function), level);
+        let tracker = self.trackers.borrow_mut().pop();
+        let has_aggregates = tracker.is_some_and(|tracker| tracker.aggregates.contains(&level.depth));
+        direct.map(|direct| (direct, has_aggregates))
+    }
+
     /// `rank(a) WITHIN GROUP (ORDER BY x)` and its kin: where a row would be among those of the group.
     pub(super) fn hypothetical(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
-        let direct = self.arguments(name, written(function), level)?;
+        let (direct, is_of_aggregates) = self.direct_arguments(name, function, level)?;
         let keys = &function.within_group;
         if direct.len() != keys.len() || keys.is_empty() {
             let types = direct.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>().join(", ");
@@ -580,7 +592,7 @@ impl Binder<'_> {
         self.trackers.borrow_mut().iter_mut().for_each(|tracker| tracker.aggregates.push(level.depth));
         let (before, equal, key_columns, filter) = bound?;
         level.directs.borrow_mut().extend(direct);
-        if was_inside || holds_another {
+        if was_inside || holds_another || is_of_aggregates {
             return Err(Error::input("aggregate function calls cannot be nested").with_code("42803"));
         }
         if !level.clause.get().has_aggregates() {

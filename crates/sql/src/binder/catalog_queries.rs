@@ -36,7 +36,7 @@ fn relations(name: &str) -> Option<String> {
              (SELECT count(*) FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c') \
              AS check_constraint_count, {CREATE_TABLE} AS sql FROM pg_class c \
              JOIN pg_namespace n ON n.oid = c.relnamespace \
-             WHERE c.relkind = 'r' AND n.nspname::text {OF_USERS} ORDER BY 3, 4"
+             WHERE c.relkind = 'r' AND n.nspname::text {OF_USERS} ORDER BY 3 ASC, 4 ASC"
         ),
         "duckdb_views" => format!(
             "SELECT current_database() AS database_name, n.oid::bigint AS schema_oid, n.nspname::text AS schema_name, \
@@ -45,7 +45,7 @@ fn relations(name: &str) -> Option<String> {
              false AS internal, n.nspname::text LIKE 'pg_temp%' AS temporary, \
              (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0) AS column_count, \
              pg_get_viewdef(c.oid) AS sql FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-             WHERE c.relkind = 'v' AND n.nspname::text {OF_USERS} ORDER BY 3, 4"
+             WHERE c.relkind = 'v' AND n.nspname::text {OF_USERS} ORDER BY 3 ASC, 4 ASC"
         ),
         "duckdb_columns" => format!(
             "SELECT i.table_catalog::text AS database_name, i.table_schema::text AS schema_name, \
@@ -58,7 +58,7 @@ fn relations(name: &str) -> Option<String> {
              i.numeric_precision_radix::integer AS numeric_precision_radix, i.numeric_scale::integer AS numeric_scale \
              FROM information_schema.columns i JOIN pg_namespace n ON n.nspname::text = i.table_schema::text \
              JOIN pg_class c ON c.relnamespace = n.oid AND c.relname::text = i.table_name::text \
-             WHERE i.table_schema {OF_USERS} ORDER BY 2, 3, 6"
+             WHERE i.table_schema {OF_USERS} ORDER BY 2 ASC, 3 ASC, 6 ASC"
         ),
         "duckdb_indexes" => format!(
             "SELECT current_database() AS database_name, x.schemaname::text AS schema_name, \
@@ -70,7 +70,7 @@ fn relations(name: &str) -> Option<String> {
              ON c.relname = x.indexname JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = x.schemaname \
              JOIN pg_index i ON i.indexrelid = c.oid WHERE x.schemaname::text {OF_USERS} \
              AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = c.oid AND k.contype IN ('p', 'u')) \
-             ORDER BY 2, 3"
+             ORDER BY 2 ASC, 3 ASC"
         ),
         "duckdb_constraints" => format!(
             "SELECT current_database() AS database_name, n.nspname::text AS schema_name, \
@@ -89,11 +89,11 @@ fn relations(name: &str) -> Option<String> {
              c.relname::text || '_' || a.attname::text || '_not_null', NULL, ARRAY[]::text[] \
              FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
              WHERE a.attnotnull AND a.attnum > 0 AND c.relkind = 'r' AND n.nspname::text {OF_USERS} \
-             ORDER BY 2, 3, 5, 8"
+             ORDER BY 2 ASC, 3 ASC, 5 ASC, 8 ASC"
         ),
         "pragma_show_tables" | "pragma_show" => format!(
             "SELECT table_name::text AS name FROM information_schema.tables WHERE table_schema {OF_USERS} \
-             ORDER BY table_schema, table_name"
+             ORDER BY table_schema ASC, table_name ASC"
         ),
         "pragma_show_tables_expanded" => format!(
             "SELECT current_database() AS database, n.nspname::text AS schema, c.relname::text AS name, \
@@ -102,7 +102,7 @@ fn relations(name: &str) -> Option<String> {
              n.nspname::text LIKE 'pg_temp%' AS temporary FROM pg_class c \
              JOIN pg_namespace n ON n.oid = c.relnamespace \
              JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
-             WHERE c.relkind IN ('r', 'v', 'm') AND n.nspname::text {OF_USERS} GROUP BY 2, 3, 6 ORDER BY 2, 3"
+             WHERE c.relkind IN ('r', 'v', 'm') AND n.nspname::text {OF_USERS} GROUP BY 2, 3, 6 ORDER BY 2 ASC, 3 ASC"
         ),
         _ => return None,
     })
@@ -114,7 +114,7 @@ fn declared(name: &str) -> Option<String> {
         "duckdb_schemas" => "SELECT current_database() AS database_name, oid::bigint AS oid, \
              nspname::text AS schema_name, obj_description(oid, 'pg_namespace') AS comment, \
              nspname::text IN ('information_schema', 'pg_catalog', 'system') AS internal \
-             FROM pg_namespace ORDER BY 3"
+             FROM pg_namespace ORDER BY 3 ASC"
             .to_owned(),
         "duckdb_types" => "SELECT current_database() AS database_name, n.nspname::text AS schema_name, \
              CASE WHEN n.nspname::text = 'pg_catalog' OR t.typcategory::text = 'A' THEN format_type(t.oid, NULL) \
@@ -124,11 +124,11 @@ fn declared(name: &str) -> Option<String> {
              ELSE t.oid END, NULL)) END AS logical_type, t.typcategory::text AS type_category, \
              n.nspname::text = 'pg_catalog' AS internal, \
              (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid) \
-             AS labels FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace ORDER BY 3"
+             AS labels FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace ORDER BY 3 ASC"
             .to_owned(),
         "duckdb_sequences" => "SELECT current_database() AS database_name, schemaname::text AS schema_name, \
              sequencename::text AS sequence_name, false AS temporary, start_value, min_value, max_value, increment_by, \
-             cycle, last_value FROM pg_sequences ORDER BY 2, 3"
+             cycle, last_value FROM pg_sequences ORDER BY 2 ASC, 3 ASC"
             .to_owned(),
         "duckdb_functions" => "SELECT current_database() AS database_name, 'pg_catalog' AS schema_name, \
              function_name, function_type, NULL::text AS description, return_type, \
@@ -142,17 +142,17 @@ fn declared(name: &str) -> Option<String> {
              coalesce(p.proargnames::text[], ARRAY[]::text[]), NULL::text[], NULL, p.prosrc::text, \
              p.provolatile = 'v', false, p.oid::bigint, CASE p.provolatile WHEN 'i' THEN 'CONSISTENT' \
              WHEN 's' THEN 'CONSISTENT_WITHIN_QUERY' ELSE 'VOLATILE' END FROM pg_proc p \
-             JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.prosrc IS NOT NULL ORDER BY 3, 2"
+             JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.prosrc IS NOT NULL ORDER BY 3 ASC, 2 ASC"
             .to_owned(),
         "duckdb_extensions" => "SELECT extname::text AS extension_name, true AS loaded, true AS installed, \
              NULL::text AS install_path, obj_description(oid, 'pg_extension') AS description, \
-             extversion::text AS extension_version FROM pg_extension ORDER BY 1"
+             extversion::text AS extension_version FROM pg_extension ORDER BY 1 ASC"
             .to_owned(),
         "duckdb_dependencies" => "SELECT classid::bigint AS classid, objid::bigint AS objid, \
              objsubid::integer AS objsubid, refclassid::bigint AS refclassid, refobjid::bigint AS refobjid, \
              refobjsubid::integer AS refobjsubid, deptype::text AS deptype FROM pg_depend"
             .to_owned(),
-        "pragma_collations" => "SELECT collname::text AS collname FROM pg_collation ORDER BY 1".to_owned(),
+        "pragma_collations" => "SELECT collname::text AS collname FROM pg_collation ORDER BY 1 ASC".to_owned(),
         "pragma_functions" => {
             "SELECT function_name AS name, upper(function_type) AS type, parameter_types AS parameters, \
              varargs, return_type, has_side_effects AS side_effects FROM duckdb_functions()"
@@ -168,17 +168,17 @@ fn others(name: &str) -> Option<String> {
         "duckdb_databases" => {
             "SELECT datname::text AS database_name, oid::bigint AS database_oid, NULL::text AS path, \
              shobj_description(oid, 'pg_database') AS comment, false AS internal, 'diligence' AS type, \
-             false AS readonly FROM pg_database ORDER BY 1"
+             false AS readonly FROM pg_database ORDER BY 1 ASC"
                 .to_owned()
         }
         "duckdb_settings" => {
-            "SELECT name, value, description, 'VARCHAR' AS input_type FROM system.settings ORDER BY 1".to_owned()
+            "SELECT name, value, description, 'VARCHAR' AS input_type FROM system.settings ORDER BY 1 ASC".to_owned()
         }
         "duckdb_memory" => "SELECT operator AS tag, sum(bytes)::bigint AS memory_usage_bytes, \
-             0::bigint AS temporary_storage_bytes FROM system.memory GROUP BY 1 ORDER BY 1"
+             0::bigint AS temporary_storage_bytes FROM system.memory GROUP BY 1 ORDER BY 1 ASC"
             .to_owned(),
         "pragma_database_list" => {
-            "SELECT oid::bigint AS seq, datname::text AS name, NULL::text AS file FROM pg_database ORDER BY 1"
+            "SELECT oid::bigint AS seq, datname::text AS name, NULL::text AS file FROM pg_database ORDER BY 1 ASC"
                 .to_owned()
         }
         "pragma_database_size" => "SELECT current_database() AS database_name, \

@@ -9,8 +9,8 @@
 //! 5. what RETURNING gives.
 //!
 //! So a constraint and RETURNING see what is written, a default is computed once, and the writer applies at the end
-//! what it was given: a statement never meets what it has written itself (Gamma's deferred update file: DeWitt et al.,
-//! "The Gamma Database Machine Project", 1990, section 5.3).
+//! what it was given: a statement never meets what it has written itself (Gamma's deferred update files: DeWitt et al.,
+//! "A Performance Analysis of the Gamma Database Machine", 1988, section 8).
 
 mod steps;
 
@@ -28,20 +28,17 @@ use sqlparser::ast::{
     TableWithJoins, With,
 };
 
-use super::from::JoinedSide;
 use super::modifiers::is_without_modifier;
 use super::operators::row;
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::sets::selected_values;
+use super::sides::JoinedSide;
 use super::subqueries::subquery_scalar;
-use super::targets::{Target, bad_generated, is_default, named};
+use super::targets::{CHANGED, Given, Target, bad_generated, is_default, named};
 use super::with::Definition;
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
 use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, Scan, SubqueryKind};
 use crate::written::WrittenRows;
-
-/// The name of the table that changes, in the query that finds its rows. No statement can write it.
-pub(crate) const CHANGED: &str = "\u{1}changed";
 
 /// A table that a statement changes, and what the statement says beside the change itself.
 pub(crate) struct Changed<'a> {
@@ -113,16 +110,6 @@ struct Later {
     names: Namespace,
     columns: Vec<Column>,
     version: TableVersion,
-}
-
-/// Which columns an INSERT names.
-pub(crate) enum Given {
-    /// All, in the table's order.
-    All,
-    /// Those in these places.
-    Places(Vec<usize>),
-    /// Those that the source's columns are named like.
-    ByName,
 }
 
 /// What a column gets.

@@ -125,7 +125,7 @@ impl Binder<'_> {
             call.overload = by_language.ok_or_else(|| Error::bug(format!("{name} in a language is not known")))?;
             call.arguments.iter_mut().for_each(|argument| *argument = argument.with_collation(Some(collation)));
         }
-        if COMPARING.contains(&name) || super::operators::sign_comparison(name).is_some() {
+        if COMPARING.contains(&name) || super::syntax::sign_comparison(name).is_some() {
             for argument in &mut call.arguments {
                 *argument = argument.with_collation(Some(collation));
             }

@@ -4,15 +4,15 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::RecordField;
-use sqlparser::ast::{BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, Ident, UnaryOperator};
+use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, Ident};
 
 use super::duckdb_types::duckdb_name;
-use super::functions::{bare_name, written};
 use super::json_types::transformed;
 use super::operators::{Way, record, row};
 use super::scope::Level;
 use super::subqueries::constant_elements;
 use super::subscripts::is_text;
+use super::syntax::written;
 use super::{Binder, normalized};
 use crate::algebra::{Comparison, Constant, Scalar};
 use crate::external::OptionValue;
@@ -105,7 +105,7 @@ impl Binder<'_> {
         };
         let count = written(function).len();
         if let ("try", [FunctionArg::Unnamed(FunctionArgExpr::Expr(tried))]) = (name, written(function)) {
-            return self.scalar(&crate::parse::expression(&without_errors(tried)?)?, level).map(Some);
+            return self.tried(tried, level).map(Some);
         }
         // Of several paths, a list.
         if let (
@@ -195,7 +195,8 @@ impl Binder<'_> {
             }
             ("contains", 2) => self.contains(bound()?).map(Some),
             ("list_has_any" | "array_has_any" | "list_intersect" | "array_intersect", 2) => {
-                let [list, other] = pair(bound()?)?;
+                let given = bound()?;
+                let [list, other] = pair(self.in_common(given.clone(), name).map_or(given, |(lists, _)| lists))?;
                 self.call(name, vec![self.without_nulls(list)?, other]).map(Some)
             }
             ("list_has_all" | "array_has_all", 2) => {
@@ -224,6 +225,15 @@ impl Binder<'_> {
             }
             ("list_zip" | "array_zip", 2..) => self.zipped(name, function, bound()?, level),
             ("array_value" | "list_pack", _) => self.array(bound()?).map(Some),
+            ("map", 0) => self.call("map", vec![self.array(vec![])?, self.array(vec![])?]).map(Some),
+            ("map", 2) => {
+                let arguments = bound()?;
+                let is_null = |part: &Scalar| part.as_constant().is_some_and(Constant::is_null);
+                match arguments.iter().any(is_null) {
+                    true => Ok(Some(Scalar::Constant(Constant::null(SqlType::Unknown)))),
+                    false => self.call("map", arguments).map(Some),
+                }
+            }
             ("map_contains_value", 2) => {
                 let [map, value] = pair(bound()?)?;
                 let values = self.call("map_values", vec![map])?;
@@ -622,58 +632,6 @@ impl Binder<'_> {
         };
         fields.iter().map(field).collect()
     }
-}
-
-/// Functions that never fail, and give NULL for NULL.
-const WITHOUT_ERRORS: [&str; 14] = [
-    "upper", "lower", "trim", "ltrim", "rtrim", "length", "replace", "reverse", "abs", "floor", "ceil", "ceiling",
-    "round", "trunc",
-];
-
-/// The text of an expression that is NULL where this one fails: casts are tried, divisors of zero and logarithms of
-/// what has none are NULL. Fails with 0A000 for what may fail otherwise.
-fn without_errors(tried: &Expr) -> Result<String> {
-    use BinaryOperator as B;
-    Ok(match tried {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => tried.to_string(),
-        Expr::Nested(inner) => format!("({})", without_errors(inner)?),
-        Expr::Cast { expr, data_type, .. } => format!("TRY_CAST({} AS {data_type})", without_errors(expr)?),
-        Expr::UnaryOp { op: op @ (UnaryOperator::Minus | UnaryOperator::Plus), expr } => {
-            format!("({op} {})", without_errors(expr)?)
-        }
-        Expr::BinaryOp { left, op, right } => {
-            let (left, right) = (without_errors(left)?, without_errors(right)?);
-            match op {
-                B::Divide | B::Modulo | B::DuckIntegerDivide => format!("({left} {op} NULLIF({right}, 0))"),
-                B::Plus | B::Minus | B::Multiply | B::StringConcat => format!("({left} {op} {right})"),
-                B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq => format!("({left} {op} {right})"),
-                _ => return Err(not_tried(tried)),
-            }
-        }
-        Expr::Function(function) => {
-            let arguments = written(function).iter().map(|argument| match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => without_errors(argument),
-                _ => Err(not_tried(tried)),
-            });
-            let arguments = arguments.collect::<Result<Vec<_>>>()?;
-            let name = bare_name(function);
-            match (name.as_str(), arguments.as_slice()) {
-                ("ln" | "log" | "log10" | "log2", [value]) => {
-                    format!("CASE WHEN ({value}) > 0 THEN {name}({value}) END")
-                }
-                ("sqrt", [value]) => format!("CASE WHEN ({value}) >= 0 THEN sqrt({value}) END"),
-                ("strptime", [_, _]) => format!("try_strptime({})", arguments.join(", ")),
-                (known, _) if WITHOUT_ERRORS.contains(&known) => format!("{name}({})", arguments.join(", ")),
-                _ => return Err(not_tried(tried)),
-            }
-        }
-        _ => return Err(not_tried(tried)),
-    })
-}
-
-fn not_tried(expression: &Expr) -> Error {
-    let error = Error::unsupported(format!("TRY of {expression} is not supported")).with_code("0A000");
-    error.with_hint("it takes casts, arithmetic and logarithms; TRY_CAST(x AS type) is NULL where a cast fails")
 }
 
 /// Whether a part of a time has a name that is DuckDB's alone.

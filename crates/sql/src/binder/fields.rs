@@ -126,7 +126,9 @@ impl Binder<'_> {
 /// nothing else is known.
 pub(super) fn with_nulls_of(scalar: Scalar, to: &SqlType) -> Scalar {
     let inside = |part: Scalar, to: &SqlType| match &part {
-        Scalar::Constant(constant) if constant.is_null() && constant.sql_type == SqlType::Text => {
+        Scalar::Constant(constant)
+            if constant.is_null() && matches!(constant.sql_type, SqlType::Text | SqlType::Unknown) =>
+        {
             Scalar::Constant(Constant::null(to.base().uncollated()))
         }
         _ => with_nulls_of(part, to),
@@ -170,6 +172,11 @@ pub(super) fn with_nulls_of(scalar: Scalar, to: &SqlType) -> Scalar {
         }
         (scalar, _) => scalar,
     }
+}
+
+/// Whether values are structs, whose NULLs are equal, and no rows as PostgreSQL writes them.
+pub(super) fn are_structs(types: [&SqlType; 2]) -> bool {
+    types.iter().all(|sql_type| matches!(sql_type, SqlType::Record(record) if !record.is_row()))
 }
 
 /// The error for a field of what is no record.

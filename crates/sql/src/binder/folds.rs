@@ -16,14 +16,15 @@ use diligence_storage::foreign_error::from_datafusion;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, cast_array};
 use diligence_types::functions::{AggregateCall, aggregates};
+use diligence_types::values::value_at;
 use sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value,
 };
 
 use super::Binder;
 use super::aggregates::Call;
-use super::functions::{bare_name, written};
 use super::scope::Level;
+use super::syntax::{bare_name, written};
 use crate::algebra::{AggregateItem, Constant, MadeAggregate, Scalar};
 use crate::parse::{COMBINE, FOLD, expression, lower};
 use crate::programs::{Carried, CombinedCall, Program};
@@ -334,7 +335,7 @@ fn first_of(fold: &Fold, state: &SqlType, carried: &Carried) -> Result<(ScalarVa
     let sent = cast_array(&value, state, &carried.sql_type, &options)?;
     let shown = shown.as_string_view_opt().map(|shown| shown.value(0).to_owned());
     let shown = shown.ok_or_else(|| Error::bug("a text is none"))?;
-    Ok((ScalarValue::try_from_array(&sent, 0).map_err(from_datafusion)?, Some(shown)))
+    Ok((value_at(&sent, 0).map_err(from_datafusion)?, Some(shown)))
 }
 
 /// The array of a group's rows: those without NULLs, if NULLs do not count.

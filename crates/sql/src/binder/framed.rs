@@ -10,8 +10,8 @@ use sqlparser::ast::{Function, FunctionArg, FunctionArgExpr, FunctionArgumentCla
 
 use super::Binder;
 use super::aggregates::{Call, is_of_nested, is_other_form};
-use super::functions::written;
 use super::scope::Level;
+use super::syntax::written;
 use super::windows::{ignores_nulls, is_window_function};
 use crate::algebra::{AggregateItem, Scalar};
 

@@ -1,59 +1,32 @@
 //! FROM: tables, subqueries, functions and joins, to a relation and the names of its columns.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
-use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, LockClause,
-    ObjectName, Query, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins,
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, LockClause, ObjectName, Query, SetExpr, TableAlias,
+    TableFactor, TableSampleKind, TableWithJoins,
 };
 
-use super::common_types::common_of;
-use super::functions::{bare_name, is_row_function, written};
-use super::join_kinds::JoinedKind;
+use super::functions::is_row_function;
+use super::lateral::combine;
 use super::lists::ELEMENTS;
-use super::operators::Way;
-use super::samples::{nearest, row_count, sample_of, seed_of};
-use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
-use super::targets::Target;
+use super::named_tables::WrittenTable;
+use super::samples::sample_of;
+use super::scope::{Clause, Level, Namespace, Withs};
+use super::sides::{JoinedSide, named};
+use super::syntax::{bare_name, written};
 use super::{
-    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed, shown,
-    unsupported,
+    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, shown, unsupported,
 };
-use crate::algebra::{
-    Apply, Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, Scan, TableFunction, WithTable,
-};
-use crate::errors;
-use crate::parse::JOIN_ALIAS;
+use crate::algebra::{Column, JoinKind, Relation, Scalar, Scan};
 use crate::routines::Definition;
-use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 /// The function whose rows are the elements of a list in DuckDB.
 const SERIES: &str = "generate_series";
-
-/// A part of FROM: its rows and its names.
-pub(super) struct JoinedSide {
-    pub relation: Relation,
-    pub names: Namespace,
-}
-
-/// The columns of a view, of those that its query has now: with `*`, its tables may have got more since it was made.
-fn as_made(columns: Vec<Column>, made: &[String], is_renamed: bool) -> Vec<Column> {
-    if made.is_empty() || columns.len() <= made.len() {
-        return columns;
-    }
-    if is_renamed {
-        return columns.into_iter().take(made.len()).collect();
-    }
-    let of_name = |name: &String| columns.iter().find(|column| column.name == *name).cloned();
-    let picked = made.iter().map(of_name).collect::<Option<Vec<_>>>();
-    picked.unwrap_or(columns)
-}
 
 impl Binder<'_> {
     /// FROM. Its parts with commas between them are joined; each may read those before it, if it is LATERAL or a
@@ -122,149 +95,6 @@ impl Binder<'_> {
         self.query(&locked, around, withs)
     }
 
-    fn join(
-        &self,
-        left: JoinedSide,
-        right: JoinedSide,
-        operator: &JoinOperator,
-        is_lateral: bool,
-        outer: Option<&Level<'_>>,
-        withs: &Withs<'_>,
-    ) -> Result<JoinedSide> {
-        let (kind, constraint) = JoinedKind::of(operator)?;
-        if is_lateral && !matches!(kind, JoinedKind::Inner | JoinedKind::Left | JoinedKind::Semi | JoinedKind::Anti) {
-            let error = Error::input("invalid reference to the left side of a RIGHT or FULL JOIN").with_code("42P10");
-            return Err(error.with_hint("the combining JOIN type must be INNER or LEFT for a LATERAL reference"));
-        }
-        if let Some(locking) = &*self.locking.borrow() {
-            if kind.pads_right() {
-                locking.refuse_nullable(&right.relation)?;
-            }
-            if kind.pads_left() {
-                locking.refuse_nullable(&left.relation)?;
-            }
-        }
-        let has_condition = !matches!(constraint, JoinConstraint::None);
-        let needs_none = matches!(
-            operator,
-            JoinOperator::CrossJoin(_)
-                | JoinOperator::CrossApply
-                | JoinOperator::OuterApply
-                | JoinOperator::InnerArrayJoin
-        );
-        if !has_condition && !needs_none {
-            let error = Error::input("a JOIN needs a condition: ON … or USING (…)").with_code("42601");
-            return Err(error.with_hint("CROSS JOIN joins each row with each"));
-        }
-        let mut join_alias = None;
-        let using = match constraint {
-            JoinConstraint::Using(names) => {
-                let names = names.iter().filter_map(|name| name.0.last()?.as_ident().cloned());
-                let mut names = names.collect::<Vec<Ident>>();
-                join_alias = names.last().and_then(|last| last.value.strip_prefix(JOIN_ALIAS)).map(str::to_owned);
-                if join_alias.is_some() {
-                    names.pop();
-                }
-                Some(names)
-            }
-            JoinConstraint::Natural => Some(left.names.common(&right.names)),
-            JoinConstraint::On(_) | JoinConstraint::None => None,
-        };
-        let left_range = (0..left.names.sources.len(), 0..left.names.merged_count());
-        let mut merged = Vec::new();
-        let mut conditions = Vec::new();
-        for name in using.iter().flatten() {
-            let (left_shown, right_shown) = (left.names.using(name, "left")?, right.names.using(name, "right")?);
-            let (left_column, right_column) = (left.names.shown(left_shown), right.names.shown(right_shown));
-            self.reads(&left.names, left_column.id);
-            self.reads(&right.names, right_column.id);
-            // The last column of an ASOF JOIN says how near a row is.
-            let is_nearest = matches!(operator, JoinOperator::AsOf { .. })
-                && using.as_ref().is_some_and(|names| conditions.len() + 1 == names.len());
-            let comparison = if is_nearest { Comparison::GreaterOrEqual } else { Comparison::Equal };
-            let equal = self.compare(comparison, left_column.scalar(), right_column.scalar());
-            conditions.push(equal.map_err(|error| placed(error, || name_place(name)))?);
-            let pair = (left_column.clone(), right_column.clone());
-            merged.push((pair, left_shown, left.names.shifted(right_shown)));
-        }
-        let mut names = left.names.joined(right.names)?;
-        let right_range = (left_range.0.end..names.sources.len(), left_range.1.end..names.merged_count());
-        if let JoinConstraint::On(condition) = constraint {
-            let level = Level::new(outer, withs, names, Clause::On);
-            conditions.push(self.condition(condition, &level, "JOIN/ON")?);
-            names = level.names;
-        }
-        let on = Scalar::all(conditions);
-        let mut pad =
-            |(sources, merged): &(Range<usize>, Range<usize>)| names.pad(self, sources.clone(), merged.clone());
-        if kind.pads_left() {
-            pad(&left_range);
-        }
-        if kind.pads_right() {
-            pad(&right_range);
-        }
-        let (left_relation, right_relation) = (left.relation, right.relation);
-        let relation = match kind {
-            JoinedKind::Inner => combine(JoinKind::Inner, left_relation, right_relation, on, is_lateral),
-            JoinedKind::Left => combine(JoinKind::Left, left_relation, right_relation, on, is_lateral),
-            JoinedKind::Full => combine(JoinKind::Full, left_relation, right_relation, on, false),
-            JoinedKind::Positional => self.by_position(left_relation, right_relation)?,
-            JoinedKind::AsOf => nearest(JoinKind::Inner, left_relation, right_relation, on)?,
-            JoinedKind::AsOfLeft => nearest(JoinKind::Left, left_relation, right_relation, on)?,
-            JoinedKind::AsOfRight => self.nearest_of_all(false, left_relation, right_relation, on)?,
-            JoinedKind::AsOfFull => self.nearest_of_all(true, left_relation, right_relation, on)?,
-            // The engine's left joins keep the left side.
-            JoinedKind::Right => combine(JoinKind::Left, right_relation, left_relation, on, false),
-            JoinedKind::Semi => combine(JoinKind::Semi, left_relation, right_relation, on, is_lateral),
-            JoinedKind::Anti => combine(JoinKind::Anti, left_relation, right_relation, on, is_lateral),
-            JoinedKind::RightSemi => combine(JoinKind::Semi, right_relation, left_relation, on, false),
-            JoinedKind::RightAnti => combine(JoinKind::Anti, right_relation, left_relation, on, false),
-        };
-        match kind {
-            JoinedKind::Semi | JoinedKind::Anti => names.keep(left_range.0),
-            JoinedKind::RightSemi | JoinedKind::RightAnti => names.keep(right_range.0),
-            _ => {}
-        }
-        if merged.is_empty()
-            || matches!(kind, JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti)
-        {
-            return Ok(JoinedSide { relation, names });
-        }
-        let mut computed = Vec::new();
-        let mut columns = Vec::with_capacity(merged.len());
-        for ((left, right), left_shown, right_shown) in merged {
-            let common = common_of(&[left.sql_type.clone(), right.sql_type.clone()], "JOIN/USING")?;
-            let common = self.collated_in_common(common, [&left.scalar(), &right.scalar()])?;
-            let cast = |column: &Column| self.cast(column.scalar(), &common, Way::Implicit);
-            let column = match kind {
-                JoinedKind::Full | JoinedKind::AsOfFull => {
-                    let both = Scalar::Coalesce(vec![cast(&left)?, cast(&right)?]);
-                    let column = self.numbers.named(&left.name, common, true);
-                    computed.push((column.clone(), both));
-                    column
-                }
-                _ => {
-                    let kept = if matches!(kind, JoinedKind::Right | JoinedKind::AsOfRight) { &right } else { &left };
-                    if kept.sql_type == common {
-                        Column { name: left.name.clone(), ..kept.clone() }
-                    } else {
-                        let scalar = cast(kept)?;
-                        let column = self.column_for(&left.name, &scalar);
-                        computed.push((column.clone(), scalar));
-                        column
-                    }
-                }
-            };
-            columns.push((column, left_shown, right_shown));
-        }
-        let merged = columns.iter().map(|(column, ..)| column.clone()).collect();
-        names.merge(columns);
-        if let Some(alias) = join_alias {
-            names = names.joined(Namespace::of_merged(alias, merged))?;
-        }
-        Ok(JoinedSide { relation: relation.mapped(computed), names })
-    }
-
     fn factor(
         &self,
         factor: &TableFactor,
@@ -297,32 +127,14 @@ impl Binder<'_> {
                     return Err(unsupported("what is behind the table's name"));
                 }
                 let moment = version.as_ref().map(|version| self.moment(version, withs)).transpose()?;
-                self.table(name, alias.as_ref(), sample.as_ref(), moment, withs)
+                let (alias, sample) = (alias.as_ref(), sample.as_ref());
+                self.table(&WrittenTable { alias, sample, moment, ..WrittenTable::of(name) }, withs)
             }
             TableFactor::Derived { lateral, subquery, alias, sample } => {
                 let around = if *lateral { Some(before) } else { outer };
-                let called = alias.as_ref().map(|alias| normalized(&alias.name));
-                let locks = self.locking.borrow_mut().as_mut().map(|locking| locking.clauses_of(called.as_deref()));
-                let locks = locks.filter(|locks| !locks.is_empty() && !matches!(*subquery.body, SetExpr::Values(_)));
-                let rows = match self.locked_query(subquery, locks.as_deref(), around, withs) {
-                    // DuckDB's subqueries are LATERAL where they have to be.
-                    Err(error)
-                        if !*lateral
-                            && matches!(error.code(), Some("42703" | "42P01"))
-                            && !before.names.sources.is_empty()
-                            && self.may_try_again() =>
-                    {
-                        self.locked_query(subquery, locks.as_deref(), Some(before), withs).map_err(|_| error)?
-                    }
-                    other => other?,
-                };
-                let rows = self.settled(rows)?;
-                let columns = rows.columns();
-                if let (Some(_), Some(locking)) = (locks, &mut *self.locking.borrow_mut()) {
-                    locking.found_within(&columns);
-                }
-                let relation = self.sampled(rows.relation, sample.as_ref())?;
-                named(relation, columns, alias.as_ref(), None)
+                // DuckDB's subqueries are LATERAL where they have to be.
+                let otherwise = (!*lateral && !before.names.sources.is_empty()).then_some(before);
+                self.subquery_in_from(subquery, alias.as_ref(), (around, otherwise), sample.as_ref(), withs)
             }
             TableFactor::NestedJoin { table_with_joins, alias } => {
                 let side = self.joined(table_with_joins, outer, before, withs)?;
@@ -335,20 +147,7 @@ impl Binder<'_> {
                 if *with_offset {
                     return Err(unsupported("WITH OFFSET").with_hint("WITH ORDINALITY counts from 1"));
                 }
-                let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
-                let arrays = array_exprs.iter().map(|array| {
-                    let rows = match array {
-                        // A series is a list in DuckDB.
-                        Expr::Function(call) if bare_name(call) == SERIES => {
-                            self.row_array(SERIES, self.arguments(SERIES, written(call), &level)?)
-                        }
-                        array => self.row_array("unnest", vec![self.scalar(array, &level)?]),
-                    };
-                    rows.map_err(|error| placed(error, || place(array)))
-                });
-                let arrays = arrays.collect::<Result<Vec<_>>>()?;
-                let items = arrays.into_iter().map(|array| ("unnest".to_owned(), array)).collect();
-                self.rows_of(items, *with_ordinality, alias.as_ref())
+                self.unnested(array_exprs, *with_ordinality, alias.as_ref(), before, withs)
             }
             TableFactor::TableFunction { expr: Expr::Function(function), alias } => {
                 self.table_function(&function.name, written(function), false, alias.as_ref(), before, withs)
@@ -369,182 +168,63 @@ impl Binder<'_> {
         })
     }
 
+    /// A subquery, whose rows may be locked: within one level, or else, if names are missing there, within another.
+    fn subquery_in_from(
+        &self,
+        subquery: &Query,
+        alias: Option<&TableAlias>,
+        (around, otherwise): (Option<&Level<'_>>, Option<&Level<'_>>),
+        sample: Option<&TableSampleKind>,
+        withs: &Withs<'_>,
+    ) -> Result<JoinedSide> {
+        let called = alias.map(|alias| normalized(&alias.name));
+        let locks = self.locking.borrow_mut().as_mut().map(|locking| locking.clauses_of(called.as_deref()));
+        let locks = locks.filter(|locks| !locks.is_empty() && !matches!(*subquery.body, SetExpr::Values(_)));
+        let rows = match (self.locked_query(subquery, locks.as_deref(), around, withs), otherwise) {
+            (Err(error), Some(_)) if matches!(error.code(), Some("42703" | "42P01")) && self.may_try_again() => {
+                self.locked_query(subquery, locks.as_deref(), otherwise, withs).map_err(|_| error)?
+            }
+            (rows, _) => rows?,
+        };
+        let rows = self.settled(rows)?;
+        let columns = rows.columns();
+        if let (Some(_), Some(locking)) = (locks, &mut *self.locking.borrow_mut()) {
+            locking.found_within(&columns);
+        }
+        let relation = self.sampled(rows.relation, sample)?;
+        named(relation, columns, alias, None)
+    }
+
+    /// `UNNEST(a, b)`: the elements of arrays side by side.
+    fn unnested(
+        &self,
+        arrays: &[Expr],
+        with_ordinality: bool,
+        alias: Option<&TableAlias>,
+        before: &Level<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<JoinedSide> {
+        let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
+        let arrays = arrays.iter().map(|array| {
+            let rows = match array {
+                // A series is a list in DuckDB.
+                Expr::Function(call) if bare_name(call) == SERIES => {
+                    self.row_array(SERIES, self.arguments(SERIES, written(call), &level)?)
+                }
+                array => self.row_array("unnest", vec![self.scalar(array, &level)?]),
+            };
+            rows.map_err(|error| placed(error, || place(array)))
+        });
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let items = arrays.into_iter().map(|array| ("unnest".to_owned(), array)).collect();
+        self.rows_of(items, with_ordinality, alias)
+    }
+
     /// The rows of a query under an alias.
     fn derived(&self, rows: Rows, alias: Option<&TableAlias>) -> Result<JoinedSide> {
         let rows = self.settled(rows)?;
         let columns = rows.columns();
         named(rows.relation, columns, alias, None)
-    }
-
-    /// The moment that a table is asked for, in microseconds since 1970. Fails with 42601 for another clause, and with
-    /// 0A000 if the moment is not the same for all rows.
-    fn moment(&self, version: &TableVersion, withs: &Withs<'_>) -> Result<i64> {
-        let of_time = |argument: &FunctionArg| match argument {
-            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } if normalized(name) == "timestamp" => {
-                Some(value.clone())
-            }
-            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(value), .. }
-                if normalized(name) == "timestamp" =>
-            {
-                Some(value.clone())
-            }
-            _ => None,
-        };
-        let value = match version {
-            TableVersion::ForSystemTimeAsOf(value) | TableVersion::TimestampAsOf(value) => Some(value.clone()),
-            TableVersion::Function(Expr::Function(function)) => match written(function) {
-                [argument] => of_time(argument),
-                _ => None,
-            },
-            _ => None,
-        };
-        let value = value.ok_or_else(|| {
-            let error = Error::input("a table of the past is asked for by a time").with_code("42601");
-            error.with_hint("write FOR SYSTEM_TIME AS OF time, or AT (TIMESTAMP => time)")
-        })?;
-        let level = Level::new(None, withs, Namespace::default(), Clause::From);
-        let target = Target::new("time", SqlType::TimestampTz);
-        let scalar = self.assign(self.scalar(&value, &level)?, &target);
-        let scalar = scalar.map_err(|error| placed(error, || place(&value)))?;
-        let moment = self.context.value_now(&scalar).map_err(|error| placed(error, || place(&value)))?;
-        moment.ok_or_else(|| placed(Error::value("the time is NULL").with_code("22004"), || place(&value)))
-    }
-
-    /// A table, a view or a common table expression. Fails with 42P01 if there is none of the name.
-    fn table(
-        &self,
-        name: &ObjectName,
-        alias: Option<&TableAlias>,
-        sample: Option<&TableSampleKind>,
-        moment: Option<i64>,
-        withs: &Withs<'_>,
-    ) -> Result<JoinedSide> {
-        let parts = name.0.iter().filter_map(|part| part.as_ident()).collect::<Vec<_>>();
-        if let [only] = parts.as_slice()
-            && let Some(entry) = withs.find(&normalized(only)).filter(|_| moment.is_none())
-        {
-            if entry.gives_nothing {
-                let message = format!("WITH query \"{}\" does not have a RETURNING clause", normalized(only));
-                return Err(errors::at(Error::unsupported(message).with_code("0A000"), name_place(only)));
-            }
-            entry.reads.set(entry.reads.get() + 1);
-            let columns = entry
-                .columns
-                .iter()
-                .map(|column| self.numbers.named(&column.name, column.sql_type.clone(), column.nullable));
-            let columns = columns.collect::<Vec<_>>();
-            let table = WithTable { id: entry.id, name: normalized(only), columns: columns.clone() };
-            let relation = self.sampled(Relation::With(table), sample)?;
-            let mut side = named(relation, columns, alias, Some((normalized(only), vec![])))?;
-            if entry.added > 0 {
-                side.names.adds(entry.added);
-            }
-            return Ok(side);
-        }
-        let at = |error| placed(error, || parts.first().and_then(|part| name_place(part)));
-        let found = match moment {
-            None => self.context.table(name),
-            Some(moment) => self.context.table_at(name, moment),
-        };
-        let Some(found) = found.map_err(at)? else { return Err(at(self.unknown_table(name))) };
-        let withheld = self.context.withheld(name);
-        let qualifiers = match parts.as_slice() {
-            [] | [_] => vec![DEFAULT_SCHEMA.to_owned(), CATALOG_NAME.to_owned()],
-            [front @ .., _] => front.iter().rev().map(|part| normalized(part)).collect(),
-        };
-        match found {
-            Named::Table { mut table, name: own, key } => {
-                let name_here = alias.map_or_else(|| own.clone(), |alias| normalized(&alias.name));
-                let way = self.locking.borrow_mut().as_mut().and_then(|locking| locking.way_of(&name_here));
-                let lockable = match way {
-                    Some(_) if moment.is_some() => {
-                        let error = Error::unsupported("rows of the past are not locked").with_code("0A000");
-                        return Err(at(error));
-                    }
-                    Some((mode, way)) => Some(self.context.lockable(name, mode, way).map_err(at)?),
-                    None => None,
-                };
-                if let Some(lockable) = &lockable {
-                    table = lockable.table.clone();
-                }
-                let name = own;
-                let mut columns = Vec::new();
-                for (position, field) in table.schema().fields().iter().enumerate() {
-                    let Some(sql_type) = SqlType::of_field(field) else {
-                        let (column, ty) = (field.name(), field.data_type());
-                        let message =
-                            format!("the column '{column}' of '{name}' has a type that SQL does not know: {ty}");
-                        return Err(at(Error::unsupported(message).with_code("0A000")));
-                    };
-                    let sql_type = sql_type.base().clone();
-                    columns.push((position, self.numbers.named(field.name(), sql_type, field.is_nullable())));
-                }
-                let mut shown = columns.iter().map(|(_, column)| column.clone()).collect::<Vec<_>>();
-                let has_number =
-                    shown.last().is_some_and(|column| column.name == ROW_NUMBERS) && name != super::CHANGED;
-                let number = if has_number { shown.pop() } else { None };
-                if let Some(lockable) = lockable {
-                    let number = number.clone().ok_or_else(|| Error::bug("rows have no numbers"))?;
-                    if let Some(locking) = &mut *self.locking.borrow_mut() {
-                        locking.found(number, lockable.function);
-                    }
-                }
-                let mut scan = Scan { table, name: name.clone(), columns, sample: None };
-                // A scan takes any of its rows.
-                let is_apart = |sample| Ok::<_, Error>(row_count(sample)?.is_some() || seed_of(sample)?.is_some());
-                let some = if sample.map(is_apart).transpose()? == Some(true) { sample } else { None };
-                scan.sample = sample.filter(|_| some.is_none()).map(|sample| self.share(sample)).transpose()?;
-                let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
-                let withheld = Withheld::of(withheld, &shown);
-                let rows = self.sampled(Relation::Scan(scan), some)?;
-                let mut side = named(rows, shown, alias, Some((name, qualifiers)))?;
-                side.names.sources[0].withheld = withheld;
-                side.names.has_key(key);
-                side.names.sources[0].number = number;
-                side.names.sources[0].is_table = true;
-                side.names.sources[0].relation = Some(super::table_numbers::written(&parts));
-                Ok(Self::with_file_name(side))
-            }
-            Named::View { query, columns, made, name, schema } => {
-                if self.view_depth.get() >= VIEW_DEPTH_MAX {
-                    let message = format!("views nest too deep: the view '{name}' is below {VIEW_DEPTH_MAX} others");
-                    return Err(at(Error::input(message).with_code("54001")));
-                }
-                self.view_depth.set(self.view_depth.get() + 1);
-                self.context.enter_view(&schema, &name);
-                let bound = self.query(&query, None, &Withs::default()).and_then(|rows| self.settled(rows));
-                self.context.leave_view();
-                self.view_depth.set(self.view_depth.get() - 1);
-                // Places in the view's text are none in the statement's.
-                let is_outermost = self.view_depth.get() == 0;
-                let rows = bound.map_err(|error| match is_outermost {
-                    true => at(error.context(format!("the view '{name}'"))),
-                    false => error,
-                })?;
-                let mut shown = as_made(rows.columns(), &made, !columns.is_empty());
-                for (column, name) in shown.iter_mut().zip(columns) {
-                    column.name = name;
-                }
-                let withheld = Withheld::of(withheld, &shown);
-                let relation = self.sampled(rows.relation, sample)?;
-                let mut side = named(relation, shown, alias, Some((name, qualifiers)))?;
-                side.names.sources[0].withheld = withheld;
-                Ok(side)
-            }
-        }
-    }
-
-    fn unknown_table(&self, name: &ObjectName) -> Error {
-        let text = name.0.iter().filter_map(|part| part.as_ident()).map(normalized).collect::<Vec<_>>().join(".");
-        if let Some((message, hint)) = self.context.instead_of(&text) {
-            return Error::input(message).with_code("42P01").with_hint(hint);
-        }
-        let error = Error::input(format!("no table is named '{text}'")).with_code("42P01");
-        let known = self.context.relations();
-        if known.is_empty() {
-            return error.with_hint("there are no tables yet: open a folder with --data, or use CREATE TABLE");
-        }
-        errors::suggest(error, &text, &known)
     }
 
     /// A function in FROM, or several side by side.
@@ -631,8 +311,10 @@ impl Binder<'_> {
             if let Some(side) = self.foreign_table(&function, arguments, alias, &level)? {
                 return Ok(side);
             }
-            self.items_of(&function, arguments, &level, &mut items)
-                .map_err(|error| placed(error, || last.and_then(name_place)))?;
+            if let Err(error) = self.items_of(&function, arguments, &level, &mut items) {
+                let value = self.value_alone(name, arguments, &level, error);
+                items.push((function, value.map_err(|error| placed(error, || last.and_then(name_place)))?));
+            }
         }
         self.rows_of(items, with_ordinality, alias)
     }
@@ -695,6 +377,25 @@ impl Binder<'_> {
         named(Relation::Scan(scan), shown, alias, Some((name, vec![]))).map(Self::with_file_name)
     }
 
+    /// What only an expression calls, such as `now()` and `coalesce(a, b)`: an array of the one value. Fails with the
+    /// error if it is no function there either.
+    fn value_alone(
+        &self,
+        name: &ObjectName,
+        arguments: &[FunctionArg],
+        level: &Level<'_>,
+        error: Error,
+    ) -> Result<Scalar> {
+        if error.code() != Some("42883") {
+            return Err(error);
+        }
+        let list = arguments.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let call = crate::parse::expression(&format!("{name}({list})"));
+        let Ok(value) = call.and_then(|call| self.typed_scalar(&call, level)) else { return Err(error) };
+        let sql_type = SqlType::array_of(value.sql_type());
+        Ok(Scalar::Array { elements: vec![value], sql_type })
+    }
+
     /// The arrays of a function's rows: several for `unnest` of several arrays.
     fn items_of(
         &self,
@@ -735,92 +436,4 @@ fn without_types(alias: &TableAlias) -> TableAlias {
     let mut alias = alias.clone();
     alias.columns.iter_mut().for_each(|column| column.data_type = None);
     alias
-}
-
-/// A source under its alias, or else its own name and what may stand in front of it. Fails with 42P10 if the alias
-/// names more columns than there are.
-pub(super) fn named(
-    relation: Relation,
-    mut columns: Vec<Column>,
-    alias: Option<&TableAlias>,
-    own: Option<(String, Vec<String>)>,
-) -> Result<JoinedSide> {
-    let source = match alias {
-        None => {
-            let (name, qualifiers) = own.unzip();
-            let mut source = Source::new(name, columns);
-            source.qualifiers = qualifiers.unwrap_or_default();
-            source
-        }
-        Some(alias) => {
-            let name = normalized(&alias.name);
-            if alias.columns.len() > columns.len() {
-                let message = format!(
-                    "table \"{name}\" has {} columns available but {} columns specified",
-                    columns.len(),
-                    alias.columns.len()
-                );
-                return Err(errors::at(Error::input(message).with_code("42P10"), name_place(&alias.name)));
-            }
-            for (column, definition) in columns.iter_mut().zip(&alias.columns) {
-                column.name = normalized(&definition.name);
-            }
-            Source::new(Some(name), columns)
-        }
-    };
-    Ok(JoinedSide { relation, names: Namespace::of(source) })
-}
-
-/// A join; a dependent one if the right side reads the left. What is computed for each row of the left side alone is
-/// put on top of it.
-fn combine(kind: JoinKind, left: Relation, right: Relation, on: Scalar, is_lateral: bool) -> Relation {
-    let (left, right) = (Box::new(left), Box::new(right));
-    if !is_lateral {
-        return Relation::Join(Join { kind, left, right, on });
-    }
-    let is_always = on.as_constant().and_then(Constant::as_bool) == Some(true);
-    match (&kind, *right) {
-        (JoinKind::Inner, right) if is_of_one_row(&right) => on_top(right, left).filtered(on),
-        (JoinKind::Left, Relation::TableFunction(function)) if is_always && *function.input == Relation::one_row() => {
-            Relation::TableFunction(TableFunction { input: left, keeps_all: true, ..function })
-        }
-        (_, right) => Relation::Apply(Apply { kind, left, right: Box::new(right), on }),
-    }
-}
-
-/// Whether a relation only computes values, leaves out rows and calls functions, from one row without columns on.
-fn is_of_one_row(relation: &Relation) -> bool {
-    match relation {
-        Relation::Map { input, .. } | Relation::Filter { input, .. } => is_of_one_row(input),
-        Relation::TableFunction(function) => is_of_one_row(&function.input),
-        Relation::Join(Join { kind: JoinKind::Inner, left, right, .. }) => is_of_one_row(left) && is_of_one_row(right),
-        other => *other == Relation::one_row(),
-    }
-}
-
-/// Such a relation, from other rows on.
-fn on_top(relation: Relation, input: Box<Relation>) -> Relation {
-    match relation {
-        Relation::Map { input: below, columns } => Relation::Map { input: Box::new(on_top(*below, input)), columns },
-        Relation::Filter { input: below, condition } => on_top(*below, input).filtered(condition),
-        Relation::TableFunction(function) => {
-            let input = Box::new(on_top(*function.input, input));
-            Relation::TableFunction(TableFunction { input, ..function })
-        }
-        Relation::Join(join) => on_top(*join.right, Box::new(on_top(*join.left, input))).filtered(join.on),
-        _ => *input,
-    }
-}
-
-/// The table of `TABLE name`.
-pub(super) fn table_of(table: &ast::Table) -> ObjectName {
-    let parts = table.schema_name.iter().chain(&table.table_name).map(|name| Ident::new(name.clone()));
-    ObjectName::from(parts.collect::<Vec<_>>())
-}
-
-impl Binder<'_> {
-    /// `TABLE name`: all rows of a table.
-    pub(super) fn whole_table(&self, table: &ast::Table, withs: &Withs<'_>) -> Result<JoinedSide> {
-        self.table(&table_of(table), None, None, None, withs)
-    }
 }

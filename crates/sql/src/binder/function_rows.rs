@@ -6,8 +6,8 @@ use diligence_storage::external::ROW_NUMBER_COLUMN;
 use diligence_types::SqlType;
 use sqlparser::ast::{Ident, TableAlias};
 
-use super::from::{JoinedSide, named};
 use super::scope::{Level, Source};
+use super::sides::{JoinedSide, named};
 use super::{Binder, name_place, normalized};
 use crate::algebra::{Column, FunctionItem, Relation, Scalar, TableFunction};
 use crate::errors;

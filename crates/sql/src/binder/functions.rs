@@ -6,26 +6,24 @@ use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use diligence_types::functions::{aggregates, argument_names, has_function, nearest_function, scalars};
+use diligence_types::functions::{aggregates, argument_names, has_function, nearest_function};
 use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{
-    DataType as WrittenType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, ObjectName, Query, Value,
+    DataType as WrittenType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
 };
 
 use super::aggregates::is_other_form;
-use super::fields::SET_FIELD;
-use super::operators::{Way, dimensions, record, row};
+use super::operators::dimensions;
 use super::row_functions::{LISTENING, ROW_FUNCTIONS};
 use super::scope::Level;
-use super::subqueries::{constant_elements, subquery_scalar};
-use super::targets::Target;
-use super::{Binder, name_place, normalized, unsupported, windows};
-use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
+use super::subqueries::subquery_scalar;
+use super::syntax::{bare_name, is_distinct, written};
+use super::{Binder, name_place, unsupported, windows};
+use crate::algebra::{Column, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
-use crate::parse::{CURRENT_OF, GIVEN_AS, JSON_CALL, WHOLE_ROW};
+use crate::parse::JSON_CALL;
 
 /// Whether a function gives rows.
 pub(super) fn is_row_function(name: &str) -> bool {
@@ -92,25 +90,6 @@ fn is_of_lists(name: &str) -> bool {
 fn is_series(argument: &FunctionArg) -> bool {
     matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))
         if bare_name(inner) == "generate_series")
-}
-
-/// A function's name without its schema.
-pub(super) fn bare_name(function: &Function) -> String {
-    function.name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default()
-}
-
-/// The arguments as they are written.
-pub(super) fn written(function: &Function) -> &[FunctionArg] {
-    match &function.args {
-        FunctionArguments::List(list) => &list.args,
-        FunctionArguments::None | FunctionArguments::Subquery(_) => &[],
-    }
-}
-
-/// DISTINCT.
-pub(super) fn is_distinct(function: &Function) -> bool {
-    matches!(&function.args, FunctionArguments::List(list)
-        if list.duplicate_treatment == Some(DuplicateTreatment::Distinct))
 }
 
 impl Binder<'_> {
@@ -312,430 +291,6 @@ impl Binder<'_> {
         }
     }
 
-    /// The fields of `ROW(…)`: of `t.*`, all of the columns.
-    fn row_fields(&self, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
-        let mut fields = Vec::with_capacity(arguments.len());
-        for argument in arguments {
-            match argument {
-                FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
-                    let names = name.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
-                    match self.fields_of_row(&names, level)? {
-                        Some(columns) => fields.extend(columns),
-                        None => fields.extend(self.arguments("row", std::slice::from_ref(argument), level)?),
-                    }
-                }
-                one => fields.extend(self.arguments("row", std::slice::from_ref(one), level)?),
-            }
-        }
-        Ok(fields)
-    }
-
-    /// `a[1][2] = x`: the array with another array in a place, which has another element. Fails with 2202E for more
-    /// places than there are dimensions.
-    fn with_inner_element(&self, array: Scalar, places: &[Scalar], element: Scalar) -> Result<Scalar> {
-        let SqlType::Array(own) = array.sql_type() else {
-            return Err(Error::input("wrong number of array subscripts").with_code("2202E"));
-        };
-        let Some((place, inner)) = places.split_first() else { return Err(Error::bug("an element without a place")) };
-        let element = match inner {
-            [] => self.assign(element, &Target::new("", own.as_ref().clone()))?,
-            inner => {
-                let there = self.call("array_get", vec![array.clone(), place.clone()])?;
-                self.with_inner_element(there, inner, element)?
-            }
-        };
-        self.call("array_with_element", vec![array, place.clone(), element])
-    }
-
-    /// The columns of a source, each by itself; `None` if the names are none's.
-    fn fields_of_row(&self, names: &[Ident], level: &Level<'_>) -> Result<Option<Vec<Scalar>>> {
-        let Some(whole) = self.whole_row(names, level) else { return Ok(None) };
-        let SqlType::Record(types) = whole.sql_type() else { return Ok(Some(vec![whole])) };
-        if let Scalar::Record { fields, .. } = whole {
-            return Ok(Some(fields));
-        }
-        let field = |name: &str| self.field(whole.clone(), &Ident::with_quote('"', name));
-        types.iter().map(|own| field(&own.name)).collect::<Result<_>>().map(Some)
-    }
-
-    /// What is written like a call but is an expression of its own.
-    fn special(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
-        let bound = || self.arguments(name, written(function), level);
-        let wrong = |wanted: &str| Error::input(format!("{name} takes {wanted}")).with_code("42883");
-        Ok(Some(match name {
-            "coalesce" | "ifnull" | "nvl" if name == "coalesce" || !has_function(name) => {
-                let values = self.without_rows("COALESCE", level, bound)?;
-                if values.is_empty() {
-                    return Err(wrong("at least one argument").with_code("42601"));
-                }
-                let (values, _) = self.in_common(values, "COALESCE")?;
-                match values.len() {
-                    1 => values.into_iter().next().ok_or_else(|| Error::bug("no argument"))?,
-                    _ => Scalar::Coalesce(values),
-                }
-            }
-            "nullif" => {
-                let [left, right] = two(bound()?).ok_or_else(|| wrong("two arguments").with_code("42601"))?;
-                // The value has the type by which it is compared.
-                let left = match (left.sql_type(), right.sql_type()) {
-                    (SqlType::Unknown, SqlType::Varchar(_)) => self.cast(left, &SqlType::Text, Way::Implicit)?,
-                    (SqlType::Unknown, other) if other != SqlType::Unknown => self.cast(left, &other, Way::Implicit)?,
-                    (SqlType::Varchar(_), _) => left.cast(SqlType::Text, false),
-                    (from, other) => match compared_number(&from, &other) {
-                        Some(wider) => left.cast(wider, false),
-                        None => left,
-                    },
-                };
-                let left = self.evaluated_once(left, level)?;
-                let equal = self.compare(Comparison::Equal, left.clone(), right)?;
-                let left = self.typed(left)?;
-                let sql_type = left.sql_type();
-                let null = Scalar::Constant(Constant::null(sql_type.clone()));
-                Scalar::Case { arms: vec![(equal, null)], otherwise: Some(Box::new(left)), sql_type }
-            }
-            "if" | "iif" if !has_function(name) => {
-                let [condition, yes, no] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
-                let condition = self.wanted(condition, &SqlType::Boolean, |from| {
-                    format!("argument of {name} must be type boolean, not type {from}")
-                })?;
-                let (values, sql_type) = self.in_common(vec![yes, no], "CASE")?;
-                let [yes, no] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
-                Scalar::Case { arms: vec![(condition, yes)], otherwise: Some(Box::new(no)), sql_type }
-            }
-            "nvl2" if !has_function(name) => {
-                let [tested, yes, no] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
-                let is_null = Scalar::IsNull(Box::new(self.typed(tested)?));
-                let (values, sql_type) = self.in_common(vec![no, yes], "CASE")?;
-                let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
-                Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
-            }
-            "to_regnamespace" | "to_regprocedure" | "to_regrole" => {
-                let [text] = one(bound()?).ok_or_else(|| wrong("a name"))?;
-                let kind = match name {
-                    "to_regnamespace" => OidKind::Namespace,
-                    "to_regrole" => OidKind::Role,
-                    _ => OidKind::Signature,
-                };
-                self.object_or_null(&text, kind)?
-            }
-            "pg_column_size" => {
-                let [value] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
-                self.column_size(self.typed(value)?)?
-            }
-            "octet_length" => {
-                let [value] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
-                self.call(name, vec![self.padded(value)?])?
-            }
-            "pg_collation_for" => {
-                let [scalar] = <[Scalar; 1]>::try_from(bound()?).map_err(|_| wrong("one argument"))?;
-                let name = self.collation_for(&scalar)?;
-                Scalar::Constant(name.map_or_else(|| Constant::null(SqlType::Text), Constant::text))
-            }
-            "row" => row(self.row_fields(written(function), level)?),
-            WHOLE_ROW => {
-                let [FunctionArg::Unnamed(FunctionArgExpr::Expr(name))] = written(function) else {
-                    return Err(wrong("the name of a table"));
-                };
-                let names = match name {
-                    Expr::Identifier(name) => vec![name.clone()],
-                    Expr::CompoundIdentifier(names) => names.clone(),
-                    _ => vec![],
-                };
-                match self.fields_of_row(&names, level)? {
-                    Some(fields) => row(fields),
-                    // A variable, in PL/pgSQL.
-                    None => self.scalar(name, level)?,
-                }
-            }
-            "struct" if scalars(name).is_empty() => record(bound()?, (1..).map(|index| format!("c{}", index - 1))),
-            "struct_pack" => {
-                let mut names = Vec::new();
-                let fields = written(function).iter().map(|argument| match argument {
-                    FunctionArg::Named { name, arg, .. } => {
-                        names.push(normalized(name));
-                        let scalar = self.argument(arg, level)?;
-                        self.typed(scalar)
-                    }
-                    // A column's name is its field's.
-                    FunctionArg::Unnamed(FunctionArgExpr::Expr(
-                        column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_)),
-                    )) => {
-                        names.push(self.column_name(column));
-                        self.typed_scalar(column, level)
-                    }
-                    _ => Err(wrong("arguments with names: struct_pack(a := 1)")),
-                });
-                let fields = fields.collect::<Result<Vec<_>>>()?;
-                record(fields, names.into_iter())
-            }
-            // A union is held as a struct of the one member that it has.
-            "union_value" => {
-                let [FunctionArg::Named { name, arg, .. }] = written(function) else {
-                    return Err(wrong("one argument with a name: union_value(a := 1)"));
-                };
-                let value = self.argument(arg, level)?;
-                record(vec![self.typed(value)?], std::iter::once(normalized(name)))
-            }
-            "union_tag" => {
-                let [union] = one(bound()?).ok_or_else(|| wrong("a union"))?;
-                match union.sql_type() {
-                    SqlType::Record(fields) if fields.len() == 1 => {
-                        Scalar::Constant(Constant::text(fields[0].name.clone()))
-                    }
-                    _ => return Err(wrong("a union")),
-                }
-            }
-            "struct_extract" | "union_extract" => {
-                let [row, field] = two(bound()?).ok_or_else(|| wrong("a struct and the name of a field"))?;
-                let is_number = matches!(field.sql_type(), SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
-                match Self::candidate(&field).literal.filter(|_| !is_number) {
-                    Some(name) => self.field(row, &Ident::with_quote('"', name))?,
-                    None if is_number => self.subscript(row, field)?,
-                    None => return Err(wrong("the name of a field as a literal")),
-                }
-            }
-            "struct_keys" => {
-                let [row] = one(bound()?).ok_or_else(|| wrong("a struct"))?;
-                let SqlType::Record(fields) = row.sql_type() else { return Err(wrong("a struct")) };
-                let names = fields.iter().map(|field| Scalar::Constant(Constant::text(field.name.clone())));
-                self.array(names.collect())?
-            }
-            "struct_insert" => {
-                let [FunctionArg::Unnamed(row), more @ ..] = written(function) else {
-                    return Err(wrong("a struct and fields: struct_insert(s, a := 1)"));
-                };
-                let row = self.argument(row, level)?;
-                let SqlType::Record(known) = row.sql_type() else { return Err(wrong("a struct first")) };
-                let field = |field: &diligence_types::sql_type::RecordField| {
-                    self.field(row.clone(), &Ident::with_quote('"', field.name.clone()))
-                };
-                let mut fields = known.iter().map(field).collect::<Result<Vec<_>>>()?;
-                let mut names = known.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
-                for argument in more {
-                    let FunctionArg::Named { name, arg, .. } = argument else {
-                        return Err(wrong("fields with names: struct_insert(s, a := 1)"));
-                    };
-                    names.push(normalized(name));
-                    let value = self.argument(arg, level)?;
-                    fields.push(self.typed(value)?);
-                }
-                record(fields, names.into_iter())
-            }
-            "normalize" if written(function).len() == 2 => {
-                let [FunctionArg::Unnamed(text), FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(form)))] =
-                    written(function)
-                else {
-                    return Ok(None);
-                };
-                let form = Scalar::Constant(Constant::text(form.value.clone()));
-                self.call("normalize", vec![self.argument(text, level)?, form])?
-            }
-            // A literal is a text here, and not that of a list.
-            "list_slice" | "array_slice" | "list_extract" | "list_element" | "array_extract"
-                if begins_with_text(written(function)) =>
-            {
-                let mut arguments = bound()?;
-                if let Some(text) = arguments.first_mut() {
-                    *text = self.explicit(text.clone(), &SqlType::Text, false)?;
-                }
-                self.call(name, arguments)?
-            }
-            "in value" => {
-                let [value, list] = two(bound()?).ok_or_else(|| wrong("a value and a list"))?;
-                self.in_value(value, list)?
-            }
-            SET_FIELD => self.with_field_set(bound()?)?,
-            "json_populate_record" | "jsonb_populate_record" => {
-                match self.populated_row(name, written(function), level)? {
-                    Some(row) => self.scalar(&row, level)?,
-                    None => return Ok(None),
-                }
-            }
-            CURRENT_OF => {
-                let cursor = match written(function) {
-                    [FunctionArg::Unnamed(FunctionArgExpr::Expr(cursor))] => cursor.to_string(),
-                    _ => String::new(),
-                };
-                let message = format!("cursor \"{}\" does not exist", cursor.trim_matches('\''));
-                let hint =
-                    "it may be one of the PL/pgSQL function that the statement is in, or of DECLARE in the transaction";
-                return Err(Error::input(message).with_code("34000").with_hint(hint));
-            }
-            "set element" => {
-                let mut arguments = bound()?.into_iter();
-                let mut arguments = (arguments.next(), arguments.next_back(), arguments.collect::<Vec<_>>());
-                let (Some(value), Some(element)) = (arguments.0.take(), arguments.1.take()) else {
-                    return Err(wrong("a value, a place and an element"));
-                };
-                let mut places = arguments.2;
-                match (value.sql_type(), places.len()) {
-                    (SqlType::Array(own), 1) => {
-                        let place = places.swap_remove(0);
-                        let target = Target::new("", own.as_ref().clone());
-                        let element = self.assign(element, &target)?;
-                        self.call("array_with_element", vec![value, place, element])?
-                    }
-                    (SqlType::Jsonb, _) => {
-                        let is_place = places.first().is_some_and(|place| place.sql_type() == SqlType::Integer);
-                        let texts = places.into_iter().map(|place| self.cast(place, &SqlType::Text, Way::Explicit));
-                        let path = self.array(texts.collect::<Result<_>>()?)?;
-                        let json = |text: &str| {
-                            self.cast(Scalar::Constant(Constant::text(text)), &SqlType::Jsonb, Way::Explicit)
-                        };
-                        let value = Scalar::Coalesce(vec![value, json(if is_place { "[]" } else { "{}" })?]);
-                        let element = self.cast(element, &SqlType::Jsonb, Way::Implicit)?;
-                        let element = Scalar::Coalesce(vec![element, json("null")?]);
-                        self.call("jsonb_with_element", vec![value, path, element])?
-                    }
-                    (SqlType::Array(own), _) if own.element().is_some() => {
-                        self.with_inner_element(value, &places, element)?
-                    }
-                    (SqlType::Array(_), _) => {
-                        let error = Error::input("wrong number of array subscripts").with_code("2202E");
-                        return Err(error.with_hint("the column's type has one dimension: declare it as type[][]"));
-                    }
-                    (other, _) => {
-                        let message = format!("cannot subscript type {other} because it does not support subscripting");
-                        return Err(Error::input(message).with_code("42804"));
-                    }
-                }
-            }
-            "set part" => {
-                let [value, low, high, part] =
-                    <[Scalar; 4]>::try_from(bound()?).map_err(|_| wrong("an array, two places and an array"))?;
-                let target = Target::new("", value.sql_type());
-                let part = self.assign(part, &target)?;
-                self.call("array_with_part", vec![value, low, high, part])?
-            }
-            // Of several dimensions: an array of arrays.
-            "array_fill" => {
-                let [element, lengths] =
-                    two(bound()?).ok_or_else(|| wrong("an element and the array of its lengths"))?;
-                if matches!(&element, Scalar::Constant(constant) if constant.sql_type == SqlType::Unknown) {
-                    let message = "could not determine polymorphic type because input has type unknown";
-                    let hint = "cast the element: array_fill(NULL::integer, …)";
-                    return Err(Error::input(message).with_code("42804").with_hint(hint));
-                }
-                let known = match &lengths {
-                    Scalar::Array { elements, .. } => elements.clone(),
-                    Scalar::Constant(constant) if constant.sql_type.element().is_some() && !constant.is_null() => {
-                        constant_elements(constant)?
-                    }
-                    _ => vec![],
-                };
-                if known.len() < 2 {
-                    return Ok(Some(self.call("array_fill", vec![element, lengths])?));
-                }
-                let mut filled = self.typed(element)?;
-                for length in known.into_iter().rev() {
-                    filled = self.call("array_fill", vec![filled, self.array(vec![length])?])?;
-                }
-                filled
-            }
-            "get_current_timestamp" => {
-                bound()?;
-                self.now()
-            }
-            "date_add" if !has_function(name) => {
-                let [day, interval] = two(bound()?).ok_or_else(|| wrong("a date and an interval"))?;
-                self.operator("+", vec![day, interval])?
-            }
-            "datetrunc" if !has_function(name) => self.call("date_trunc", bound()?)?,
-            "named_struct" => {
-                let mut names = Vec::new();
-                let mut fields = Vec::new();
-                let mut arguments = bound()?.into_iter();
-                while let Some(field) = arguments.next() {
-                    let value = arguments.next().ok_or_else(|| wrong("pairs of a name and a value"))?;
-                    names.push(Self::candidate(&field).literal.ok_or_else(|| wrong("names as literals"))?);
-                    fields.push(self.typed(value)?);
-                }
-                record(fields, names.into_iter())
-            }
-            GIVEN_AS => {
-                let [given, name] = two(bound()?).ok_or_else(|| wrong("a parameter and the name of a type"))?;
-                let sql_type = Self::candidate(&name).literal.and_then(|name| SqlType::parse(&name));
-                self.explicit(given, &sql_type.ok_or_else(|| wrong("the name of a type"))?, false)?
-            }
-            "make_array" | "list_value" => self.array(bound()?)?,
-            "format"
-            | "concat_ws"
-            | "json_extract_path"
-            | "json_extract_path_text"
-            | "jsonb_extract_path"
-            | "jsonb_extract_path_text"
-            | "jsonb_build_array"
-            | "num_nulls"
-            | "num_nonnulls" => match self.variadic_array(name, written(function), level)? {
-                Some(value) => value,
-                None => return Ok(None),
-            },
-            "between symmetric" => {
-                let [value, one, other] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
-                let there = self.between(value.clone(), one.clone(), other.clone())?;
-                let back = self.between(value, other, one)?;
-                Scalar::any([there, back])
-            }
-            "now" | "transaction_timestamp" | "current_timestamp" => {
-                bound()?;
-                self.with_digits(self.now(), function)?
-            }
-            "statement_timestamp" | "clock_timestamp" => {
-                bound()?;
-                self.statement_time()
-            }
-            "current_date" | "today" if written(function).is_empty() => self.now().cast(SqlType::Date, true),
-            "current_time" => self.with_digits(self.now().cast(SqlType::TimeTz, true), function)?,
-            "localtime" => self.with_digits(self.now().cast(SqlType::Time, true), function)?,
-            "localtimestamp" => self.with_digits(self.now().cast(SqlType::Timestamp, true), function)?,
-            "pg_typeof" => {
-                let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
-                let argument = self.typed_array(argument)?;
-                let name = argument.sql_type().without_modifier().to_string();
-                let name = if name == "bpchar" { "character".to_owned() } else { name };
-                Scalar::Constant(Constant::text(name))
-            }
-            "getvariable" => {
-                let [name] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
-                let literal = Self::candidate(&name).literal;
-                self.is_transient.set(true);
-                let name = literal.ok_or_else(|| wrong("the name of a variable in quotes"))?;
-                let value = self.context.variable(&name.to_lowercase());
-                Scalar::Constant(value.unwrap_or_else(|| Constant::null(SqlType::Text)))
-            }
-            "current_setting" => {
-                let arguments = bound()?;
-                let literal = arguments.first().and_then(|argument| Self::candidate(argument).literal);
-                self.is_transient.set(true);
-                let Some(setting) = literal else {
-                    // The name comes with the values of parameters, or from a row.
-                    let name = arguments.into_iter().next().ok_or_else(|| wrong("the name of a setting"))?;
-                    let name = self.cast(name, &SqlType::Text, Way::Explicit)?;
-                    let arm = |(known, value): (String, String)| {
-                        let known = Scalar::Constant(Constant::text(known));
-                        let is_it = self.compare(Comparison::Equal, name.clone(), known)?;
-                        Ok((is_it, Scalar::Constant(Constant::text(value))))
-                    };
-                    let arms = self.context.settings().into_iter().map(arm).collect::<Result<Vec<_>>>()?;
-                    let null = Scalar::Constant(Constant::null(SqlType::Text));
-                    return Ok(Some(match arms.is_empty() {
-                        true => null,
-                        false => Scalar::Case { arms, otherwise: None, sql_type: SqlType::Text },
-                    }));
-                };
-                match self.context.setting(&setting.to_lowercase()) {
-                    Some(value) => Scalar::Constant(Constant::text(value)),
-                    None if arguments.len() > 1 => Scalar::Constant(Constant::null(SqlType::Text)),
-                    None => {
-                        let message = format!("unrecognized configuration parameter \"{setting}\"");
-                        return Err(Error::input(message).with_code("42704"));
-                    }
-                }
-            }
-            _ => return Ok(None),
-        }))
-    }
-
     /// The arguments of a function of arrays and elements: arrays of texts and texts, if nothing says another type of
     /// any of them.
     fn with_arrays_of_texts(&self, name: &str, mut arguments: Vec<Scalar>) -> Result<Vec<Scalar>> {
@@ -792,6 +347,9 @@ impl Binder<'_> {
 
     /// The array whose elements are a function's rows. Fails like [`call`](Self::call).
     pub(super) fn row_array(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
+        if arguments.iter().any(|argument| argument.sql_type().is_vector()) {
+            return self.rows_of_vectors(name, arguments);
+        }
         if name == LISTENING
             && arguments.is_empty()
             && let Some(function) = self.context.question(name)
@@ -867,32 +425,4 @@ fn has_place_for_rows(level: &Level<'_>) -> bool {
 
 fn one(arguments: Vec<Scalar>) -> Option<[Scalar; 1]> {
     arguments.try_into().ok()
-}
-
-fn two(arguments: Vec<Scalar>) -> Option<[Scalar; 2]> {
-    arguments.try_into().ok()
-}
-
-fn three(arguments: Vec<Scalar>) -> Option<[Scalar; 3]> {
-    arguments.try_into().ok()
-}
-
-/// The type in which a number is compared with one of another type, if that is not its own and not an integer.
-fn compared_number(from: &SqlType, other: &SqlType) -> Option<SqlType> {
-    let is_integer = |one: &SqlType| matches!(one, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
-    match (from, other) {
-        (from, SqlType::Numeric(_)) if is_integer(from) => Some(SqlType::NUMERIC),
-        (SqlType::Numeric(_), SqlType::Real | SqlType::Double) => Some(SqlType::Double),
-        (from, SqlType::Real | SqlType::Double) if is_integer(from) => Some(SqlType::Double),
-        _ => None,
-    }
-}
-
-fn begins_with_text(arguments: &[FunctionArg]) -> bool {
-    match arguments.first() {
-        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))) => {
-            matches!(value.value, Value::SingleQuotedString(_))
-        }
-        _ => false,
-    }
 }

@@ -9,15 +9,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::resolve_aggregate;
-use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, GroupByWithModifier, Value, ValueWithSpan,
-};
+use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, GroupByWithModifier};
 
 use super::collations::{grouping_key, unlabelled};
-use super::functions::{bare_name, written};
-use super::scope::{Clause, Level, Tracker};
-use super::select::Item;
-use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
+use super::order::item_at;
+use super::scope::{Clause, GroupingCall, Item, Level, Tracker};
+use super::syntax::{bare_name, written};
+use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, unsupported};
 use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Constant, GroupingSets, Relation, Scalar};
 use crate::errors;
 use crate::parse::{EMPTY_SET, GROUPING_SETS};
@@ -28,12 +26,6 @@ const GROUPING_SETS_MAX: usize = 4096;
 const CUBE_PARTS_MAX: usize = 12;
 /// Arguments of GROUPING at most: bits of an `integer`.
 const GROUPING_ARGUMENTS_MAX: usize = 31;
-
-/// A call of GROUPING: the column that stands for it until the groups are known.
-pub(super) struct GroupingCall {
-    column: Column,
-    arguments: Vec<Scalar>,
-}
 
 /// What a SELECT is grouped by.
 #[derive(Default)]
@@ -198,30 +190,22 @@ impl Binder<'_> {
 
     /// One expression of GROUP BY: a position or a name of the list, or an expression over FROM.
     fn group(&self, expression: &Expr, items: &[Item], level: &Level<'_>, groups: &mut Groups) -> Result<usize> {
-        match expression {
-            Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
-                let position = number.parse::<usize>().ok().filter(|position| (1..=items.len()).contains(position));
-                let Some(position) = position else {
-                    let message = format!("GROUP BY position {number} is not in select list");
-                    return Err(errors::at(Error::input(message).with_code("42P10"), place(expression)));
-                };
-                return self.group_of_item(position - 1, items, level, groups);
-            }
-            Expr::Identifier(name) => {
-                // A column of FROM goes before a name of the list.
-                let wanted = normalized(name);
-                let named = items.iter().enumerate().filter(|(_, item)| item.name == wanted);
-                let named = named.map(|(index, _)| index).collect::<Vec<_>>();
-                let is_known = level.names.columns().any(|column| column.name == wanted);
-                if let Some(first) = named.first().filter(|_| !is_known) {
-                    if named.iter().any(|index| items[*index].scalar != items[*first].scalar) {
-                        let message = format!("GROUP BY \"{wanted}\" is ambiguous");
-                        return Err(errors::at(Error::input(message).with_code("42702"), name_place(name)));
-                    }
-                    return self.group_of_item(*first, items, level, groups);
+        if let Some(item) = item_at(expression, "GROUP BY", items.len())? {
+            return self.group_of_item(item, items, level, groups);
+        }
+        if let Expr::Identifier(name) = expression {
+            // A column of FROM goes before a name of the list.
+            let wanted = normalized(name);
+            let named = items.iter().enumerate().filter(|(_, item)| item.name == wanted);
+            let named = named.map(|(index, _)| index).collect::<Vec<_>>();
+            let is_known = level.names.columns().any(|column| column.name == wanted);
+            if let Some(first) = named.first().filter(|_| !is_known) {
+                if named.iter().any(|index| items[*index].scalar != items[*first].scalar) {
+                    let message = format!("GROUP BY \"{wanted}\" is ambiguous");
+                    return Err(errors::at(Error::input(message).with_code("42702"), name_place(name)));
                 }
+                return self.group_of_item(*first, items, level, groups);
             }
-            _ => {}
         }
         let scalar = self.typed_scalar(expression, level)?;
         // An item that is the same expression is the group.

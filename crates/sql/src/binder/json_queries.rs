@@ -5,8 +5,8 @@ use diligence_types::SqlType;
 use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, Value};
 
 use super::Binder;
-use super::functions::written;
 use super::scope::Level;
+use super::syntax::written;
 use crate::algebra::Scalar;
 use crate::quoting::literal;
 

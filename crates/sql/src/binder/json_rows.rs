@@ -46,10 +46,12 @@ impl<'n> Maker<'n> {
             SqlType::Array(element) if !matches!(**element, SqlType::Array(_) | SqlType::Record(_)) => {
                 let value = format!("(\"json\" -> {key})");
                 let text = if matches!(**element, SqlType::Json | SqlType::Jsonb) { "" } else { "_text" };
+                // A subquery in CASE is computed for every row.
                 return Ok(format!(
-                    "CASE WHEN {kind}_typeof({value}) = 'array' THEN \
-                     ARRAY(SELECT \"element\" FROM {kind}_array_elements{text}({value}) AS \"in\"(\"element\"))\
-                     ::{written} END"
+                    "CASE {kind}_typeof({value}) WHEN 'array' THEN \
+                     ARRAY(SELECT \"element\" FROM {kind}_array_elements{text}(\
+                     CASE WHEN {kind}_typeof({value}) = 'array' THEN {value} END) AS \"in\"(\"element\"))::{written} \
+                     WHEN 'null' THEN NULL ELSE ({value} #>> '{{}}')::{written} END"
                 ));
             }
             SqlType::Array(_) | SqlType::Record(_) => {

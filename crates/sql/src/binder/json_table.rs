@@ -7,8 +7,8 @@ use sqlparser::ast::{
     ValueWithSpan,
 };
 
-use super::functions::{bare_name, written};
 use super::scope::{Level, Withs};
+use super::syntax::{bare_name, written};
 use super::{Binder, Rows, normalized, unsupported};
 use crate::parse::JSON_PASSING;
 use crate::quoting::{literal, quoted};

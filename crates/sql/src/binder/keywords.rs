@@ -92,7 +92,7 @@ pub(super) fn of(name: &str) -> Option<String> {
              '{described}'::text AS catdesc, '{label}'::text AS baredesc"
         )
     });
-    Some(format!("{} ORDER BY 1", parts.collect::<Vec<_>>().join(" UNION ALL ")))
+    Some(format!("{} ORDER BY 1 ASC", parts.collect::<Vec<_>>().join(" UNION ALL ")))
 }
 
 #[cfg(test)]

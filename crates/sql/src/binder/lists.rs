@@ -7,11 +7,10 @@ use diligence_types::functions::{aggregates, has_function};
 use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, Ident, Query, SelectItem, SetExpr};
 
 use super::aggregates::is_other_form;
-use super::expressions::unnested;
-use super::functions::{bare_name, written};
 use super::operators::Way;
 use super::scope::Level;
 use super::subqueries::subquery_scalar;
+use super::syntax::{bare_name, unnested, written};
 use super::{Binder, normalized, place, placed};
 use crate::algebra::{Constant, Scalar, SubqueryKind};
 use crate::quoting::quoted;
@@ -122,7 +121,7 @@ impl Binder<'_> {
         let (list, from) = self.elements(what, list, &element, &index)?;
         let list = self.evaluated_once(list, level)?;
         let index = quoted(&index);
-        let mut query = crate::parse::query(&format!("SELECT 1 FROM {from} ORDER BY \"elements\".{index}"))?;
+        let mut query = crate::parse::query(&format!("SELECT 1 FROM {from} ORDER BY \"elements\".{index} ASC"))?;
         if let SetExpr::Select(select) = query.body.as_mut() {
             select.projection = vec![SelectItem::UnnamedExpr(body.clone())];
             select.selection = condition.map(as_condition).transpose()?;
@@ -149,7 +148,7 @@ impl Binder<'_> {
         let filter = condition.map_or_else(String::new, |condition| format!(" WHERE CAST({condition} AS boolean)"));
         let text = format!(
             "SELECT map_values(map_from_entries(array_agg(ROW(\"elements\".{index}, {body}) \
-             ORDER BY \"elements\".{index}))) FROM {from}{filter}"
+             ORDER BY \"elements\".{index} ASC))) FROM {from}{filter}"
         );
         let values = self.with_list(list.clone(), &crate::parse::query(&text)?, SubqueryKind::Value, level)?;
         let values = self.cast(values, &sql_type, Way::Implicit)?;
@@ -212,7 +211,7 @@ impl Binder<'_> {
         let (list, from) = self.elements(&format!("list_{name}"), list, "element", "place")?;
         let more = more.iter().map(|argument| format!(", {argument}")).collect::<String>();
         let (name, passes_nulls) = if name == "any_value" { ("first", true) } else { (name, false) };
-        let order = if IN_ORDER.contains(&name) { " ORDER BY \"place\"" } else { "" };
+        let order = if IN_ORDER.contains(&name) { " ORDER BY \"place\" ASC" } else { "" };
         // Elements of any type are joined as texts.
         let is_joined = matches!(name, "string_agg" | "group_concat" | "listagg");
         let element = list.sql_type().element().cloned().unwrap_or(SqlType::Text);

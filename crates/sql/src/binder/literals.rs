@@ -324,6 +324,7 @@ impl Binder<'_> {
             }
             other => plain_type(other),
         };
+        found.as_ref().map_or(Ok(()), check_length)?;
         found.ok_or_else(|| {
             let name = data_type.to_string().to_lowercase();
             if name.starts_with("numeric(") || name.starts_with("decimal(") {
@@ -332,6 +333,26 @@ impl Binder<'_> {
             Error::input(format!("type \"{name}\" does not exist")).with_code("42704")
         })
     }
+}
+
+/// Characters or bits that a column holds at most, as in PostgreSQL.
+const LENGTH_MAX: u32 = 10_485_760;
+
+/// Fails with 22023 for a type of values that would have no length, or a greater one than any may have.
+fn check_length(sql_type: &SqlType) -> Result<()> {
+    let (name, length, most) = match sql_type {
+        SqlType::Varchar(Some(length)) => ("varchar", *length, LENGTH_MAX),
+        SqlType::Char(Some(length)) => ("char", *length, LENGTH_MAX),
+        SqlType::Bit(Some(length)) => ("bit", *length, 8 * LENGTH_MAX),
+        SqlType::VarBit(Some(length)) => ("varbit", *length, 8 * LENGTH_MAX),
+        _ => return Ok(()),
+    };
+    let message = match length {
+        0 => format!("length for type {name} must be at least 1"),
+        length if length > most => format!("length for type {name} cannot exceed {most}"),
+        _ => return Ok(()),
+    };
+    Err(Error::input(message).with_code("22023"))
 }
 
 /// Whether a name is like that of a function of PostgreSQL's that columns of the catalog name.
@@ -436,6 +457,7 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
             vec![i32::try_from(*precision).unwrap_or(i32::MAX), i32::try_from(*scale).unwrap_or(i32::MAX)]
         }
     };
+    let bits_in = |length: u64| u32::try_from(length).unwrap_or(u32::MAX);
     match data_type {
         DataType::Character(size) | DataType::Char(size) => SqlType::named("character", &length(size)),
         DataType::CharacterVarying(size)
@@ -478,11 +500,8 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
         DataType::Bytea | DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) | DataType::Bytes(_) => {
             Some(SqlType::Bytea)
         }
-        DataType::Bit(length) => bit_length(*length, 1).map(SqlType::Bit),
-        DataType::BitVarying(length) | DataType::VarBit(length) => match length {
-            None => Some(SqlType::VarBit(None)),
-            length => bit_length(*length, 1).map(SqlType::VarBit),
-        },
+        DataType::Bit(length) => Some(SqlType::Bit(Some(bits_in(length.unwrap_or(1))))),
+        DataType::BitVarying(length) | DataType::VarBit(length) => Some(SqlType::VarBit(length.map(bits_in))),
         DataType::Uuid => Some(SqlType::Uuid),
         DataType::JSON => Some(SqlType::Json),
         DataType::JSONB => Some(SqlType::Jsonb),
@@ -490,14 +509,6 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
         DataType::TsQuery => Some(SqlType::Search(SearchKind::Query)),
         DataType::Regclass => Some(SqlType::Oid(OidKind::Class)),
         _ => None,
-    }
-}
-
-/// How many bits a type has; as many as it has without saying, if it does not say. `None` for none.
-fn bit_length(length: Option<u64>, otherwise: u32) -> Option<Option<u32>> {
-    match length {
-        None => Some(Some(otherwise)),
-        Some(length) => u32::try_from(length).ok().filter(|length| *length > 0).map(Some),
     }
 }
 

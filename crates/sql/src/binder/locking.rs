@@ -14,7 +14,7 @@ use diligence_storage::Table;
 use diligence_types::SqlType;
 use sqlparser::ast::{Distinct, LockClause, LockType, NonBlock, ObjectName, ObjectNamePart, Query, Select, SetExpr};
 
-use super::select::has_groups;
+use super::syntax::has_groups;
 use super::{Binder, Rows, normalized};
 use crate::algebra::{Column, Constant, Relation, Scalar};
 use crate::parse::{KEY_SHARE, NO_KEY_UPDATE};

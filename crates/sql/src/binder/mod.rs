@@ -1,13 +1,13 @@
 //! Names and types: from a query's syntax tree to a [`Relation`], as PostgreSQL reads it.
 //!
 //! The life of a SELECT:
-//! 1. `with` binds its common table expressions, `from` its FROM clause to a relation and a [`scope::Namespace`].
-//! 2. `select` binds WHERE, the SELECT list and what is behind it; `expressions`, `operators` and `literals` each
-//!    expression to a typed [`Scalar`]. What stands for rows of their own is collected on the way, in the
-//!    [`scope::Level`] of the SELECT it belongs to: aggregates (`grouping`), window functions (`windows`) and functions
-//!    that give rows.
-//! 3. `grouping` puts groups below the list, `windows` windows above them, `select` DISTINCT, ORDER BY and LIMIT on
-//!    top.
+//! 1. `with` binds its common table expressions, `from` its FROM clause to a relation and a [`namespace::Namespace`].
+//! 2. `bound_select` binds WHERE, the SELECT list (`select_list`) and what is behind it; `expressions`, `predicates`,
+//!    `operators` and `literals` each expression to a typed [`Scalar`]. What stands for rows of their own is collected
+//!    on the way, in the [`scope::Level`] of the SELECT it belongs to: aggregates (`grouping`), window functions
+//!    (`windows`) and functions that give rows.
+//! 3. `grouping` puts groups below the list, `windows` windows above them, `bound_select` DISTINCT and ORDER BY on top,
+//!    `order` LIMIT.
 //! 4. `sets` brings the inputs of UNION, INTERSECT and EXCEPT to common types.
 //!
 //! Clauses that the parser's tree has no place for are spelled as functions whose names have a blank, which nobody can
@@ -28,12 +28,15 @@
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
 mod aggregates;
+mod bound_select;
 mod catalog_queries;
 mod changes;
 mod clauses;
 mod collations;
 mod common_types;
+mod comparisons;
 mod composed;
+mod constructors;
 mod domains;
 mod duckdb;
 mod duckdb_types;
@@ -47,11 +50,13 @@ mod function_rows;
 mod functions;
 mod grouping;
 mod join_kinds;
+mod joins;
 mod json_queries;
 mod json_rows;
 mod json_table;
 mod json_types;
 mod keywords;
+mod lateral;
 mod lists;
 mod literals;
 mod locking;
@@ -59,11 +64,14 @@ mod made;
 mod markers;
 mod modifiers;
 mod named_arguments;
+mod named_tables;
 mod names;
+mod namespace;
 mod objects;
 mod operators;
 mod order;
 mod patterns;
+mod predicates;
 mod program_calls;
 mod recursion;
 mod routines;
@@ -71,23 +79,31 @@ mod row_functions;
 mod samples;
 mod scope;
 mod select;
+mod select_list;
 mod sets;
 mod shown;
 mod shown_types;
+mod sides;
 mod sizes;
+mod special_calls;
 mod starred;
 mod structs;
 mod subqueries;
 mod subscripts;
+mod syntax;
 mod table_numbers;
 mod targets;
 mod times;
+mod tried;
 mod turned;
 mod unpacked;
 mod variadic;
+mod vectors;
+mod window_calls;
 mod windows;
 mod with;
 mod withs;
+mod worded_calls;
 
 #[cfg(test)]
 mod golden;
@@ -107,6 +123,7 @@ use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{self, Ident, Spanned};
 
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
+use crate::default_order::DefaultOrder;
 use crate::errors;
 use crate::external::OptionValue;
 use crate::kept_order::KeptOrder;
@@ -115,8 +132,8 @@ use crate::programs::{CombinedCall, ProgramCall};
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, BoundJudgement, BoundLater, CHANGED, Changed, Conflict, Given, KeyTerm, MERGE_ACTION, MERGE_ACTION_OF,
-    Meeting, MergeStep, NewValue, Overriding, bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
+    BoundChange, BoundJudgement, BoundLater, Changed, Conflict, KeyTerm, MERGE_ACTION, MERGE_ACTION_OF, Meeting,
+    MergeStep, NewValue, Overriding, bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
 };
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
@@ -132,8 +149,8 @@ pub(crate) use row_functions::LISTENING;
 use scope::{Level, Withs};
 pub(crate) use shown_types::shown_types;
 pub(crate) use targets::{
-    BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_default, bind_index, bind_insert, bind_rule,
-    bind_settled, bind_value, held, is_default, refuse_queries, type_of_rule,
+    BoundIndex, CHANGED, Given, Held, Settling, Target, bind_any, bind_checks, bind_default, bind_index, bind_insert,
+    bind_rule, bind_settled, bind_value, held, is_default, refuse_queries, type_of_rule,
 };
 pub(crate) use with::{bind_volatile, is_writing};
 
@@ -214,6 +231,10 @@ pub(crate) trait Context {
     /// Whether scans may find rows by an index.
     fn uses_index(&self) -> bool {
         true
+    }
+    /// What ORDER BY means where a statement does not say it.
+    fn default_order(&self) -> DefaultOrder {
+        DefaultOrder::default()
     }
     /// When rows come in the order of what they are read from.
     fn kept_order(&self) -> KeptOrder {

@@ -5,7 +5,7 @@ use sqlparser::ast::{
     TrimWhereField,
 };
 
-use super::functions::written;
+use super::syntax::written;
 use super::{Binder, normalized};
 use crate::parse::{GIVEN_AS, JSON_CALL, WHOLE_ROW};
 

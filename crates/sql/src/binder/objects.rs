@@ -5,15 +5,11 @@ use diligence_types::SqlType;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{Expr, Query, SelectItem, SetExpr};
 
-use super::functions::bare_name;
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace};
+use super::syntax::bare_name;
 use super::{Binder, Output, Rows, Withs};
 use crate::algebra::{Column, Constant, Limit, Relation, Scalar};
-
-/// Columns of `pg_index` and `pg_proc` that are vectors in PostgreSQL: clients read their numbers with blanks between
-/// them.
-const VECTORS: [&str; 5] = ["indkey", "indoption", "indclass", "indcollation", "proargtypes"];
 
 /// The places of a query's columns that have names in the place of the numbers of objects when clients get them, with
 /// the names of the types that these have: drivers know such columns by their types.
@@ -52,14 +48,8 @@ impl Binder<'_> {
         let mut computed = Vec::new();
         for output in &mut rows.outputs {
             let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
-            let name = match (name_function(&output.scalar.sql_type()), output.scalar.sql_type()) {
-                (Some(function), _) => self.named_call(function, vec![output.scalar.clone()], &level)?,
-                (None, SqlType::Array(_)) if VECTORS.contains(&output.name.as_str()) => {
-                    let blank = Scalar::Constant(Constant::text(" "));
-                    self.named_call("array_to_string", vec![output.scalar.clone(), blank], &level)?
-                }
-                _ => continue,
-            };
+            let Some(function) = name_function(&output.scalar.sql_type()) else { continue };
+            let name = self.named_call(function, vec![output.scalar.clone()], &level)?;
             let column = self.column_for(&output.name, &name);
             output.scalar = column.scalar();
             computed.push((column, name));
@@ -99,12 +89,12 @@ impl Binder<'_> {
         {
             return Ok(found);
         }
-        let function = match to {
-            SqlType::Oid(OidKind::Class) => "to_regclass",
-            SqlType::Oid(OidKind::Type) => "to_regtype",
-            SqlType::Oid(OidKind::Namespace) => "regnamespace of name",
-            SqlType::Oid(OidKind::Role) => "regrole of name",
-            SqlType::Oid(OidKind::Procedure) => "to_regproc",
+        let (function, what) = match to {
+            SqlType::Oid(OidKind::Class) => ("to_regclass", "relation"),
+            SqlType::Oid(OidKind::Type) => ("to_regtype", "type"),
+            SqlType::Oid(OidKind::Namespace) => ("regnamespace of name", "schema"),
+            SqlType::Oid(OidKind::Role) => ("regrole of name", "role"),
+            SqlType::Oid(OidKind::Procedure) => ("to_regproc", "function"),
             _ => return Ok(scalar),
         };
         let is_name = match &scalar {
@@ -116,7 +106,11 @@ impl Binder<'_> {
             return Ok(scalar);
         }
         let name = self.cast(scalar, &SqlType::Text, Way::Explicit)?;
-        self.named_call(function, vec![name], level)
+        let found = self.named_call(function, vec![name.clone()], level)?;
+        let number = self.cast(found, &SqlType::BigInt, Way::Explicit)?;
+        let what = Scalar::Constant(Constant::text(what));
+        let number = self.call("number of object", vec![name, number, what])?;
+        self.cast(number, to, Way::Explicit)
     }
 }
 

@@ -4,14 +4,13 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{
     Expr, Fetch, FunctionArg, FunctionArgExpr, LimitClause, OrderBy, OrderByKind, OrderByOptions, Query, SelectItem,
-    SetExpr, TableFactor, Value, ValueWithSpan,
+    SetExpr, TableFactor, UnaryOperator, Value, ValueWithSpan,
 };
 
-use super::functions::{bare_name, written};
 use super::locking::Locking;
 use super::operators::Way;
-use super::scope::{Clause, Level, Namespace, Withs};
-use super::select::Item;
+use super::scope::{Clause, Item, Level, Namespace, Withs};
+use super::syntax::{bare_name, written};
 use super::{Binder, Rows, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{Column, Constant, Limit, Relation, Scalar, SortKey};
 use crate::errors;
@@ -29,35 +28,54 @@ pub(super) struct Key<'e> {
     pub options: &'e OrderByOptions,
     pub expression: Option<&'e Expr>,
 }
+
+/// The item of a list of so many that a constant in ORDER BY, GROUP BY or DISTINCT ON means, from 0; `None` for
+/// anything that is no constant. Fails with 42P10 for a position that is not in the list, with 42601 for another
+/// constant.
+pub(super) fn item_at(expression: &Expr, clause: &str, items: usize) -> Result<Option<usize>> {
+    let (sign, value) = match expression {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => ("-", expr.as_ref()),
+        expression => ("", expression),
+    };
+    let position = match value {
+        Expr::Value(ValueWithSpan { value: Value::Placeholder(_), .. }) => return Ok(None),
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
+            format!("{sign}{number}").parse::<i32>().ok()
+        }
+        Expr::Value(_) if sign.is_empty() => None,
+        _ => return Ok(None),
+    };
+    let (code, message) = match position {
+        Some(position) => match usize::try_from(position).ok().filter(|position| (1..=items).contains(position)) {
+            Some(position) => return Ok(Some(position - 1)),
+            None => ("42P10", format!("{clause} position {position} is not in select list")),
+        },
+        None => ("42601", format!("non-integer constant in {clause}")),
+    };
+    Err(errors::at(Error::input(message).with_code(code), place(expression)))
+}
+
 impl Binder<'_> {
     /// The item of the list that a part of ORDER BY or DISTINCT ON means, or the expression that it is.
     pub(super) fn by(&self, expression: &Expr, clause: &str, items: &[Item<'_>], level: &Level<'_>) -> Result<By> {
-        match expression {
-            Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
-                let position = number.parse::<usize>().ok().filter(|position| (1..=items.len()).contains(position));
-                let position = position.ok_or_else(|| {
-                    let message = format!("{clause} position {number} is not in select list");
-                    errors::at(Error::input(message).with_code("42P10"), place(expression))
-                })?;
-                return Ok(By::Item(position - 1));
-            }
-            Expr::Identifier(name) => {
-                let wanted = normalized(name);
-                // A cast of a column has its name, but the column is meant where both are there.
-                let is_cast = |item: &Item<'_>| matches!(item.expression, Some(Expr::Cast { .. }));
-                let wanted = wanted.as_str();
-                let named = || items.iter().enumerate().filter(move |(_, item)| item.name == wanted);
-                let has_other = named().any(|(_, item)| !is_cast(item));
-                let mut named = named().filter(|(_, item)| !has_other || !is_cast(item));
-                if let Some((index, item)) = named.next() {
-                    if named.any(|(_, other)| other.scalar != item.scalar) {
-                        let error = Error::input(format!("{clause} \"{wanted}\" is ambiguous")).with_code("42702");
-                        return Err(errors::at(error, name_place(name)));
-                    }
-                    return Ok(By::Item(index));
+        if let Some(index) = item_at(expression, clause, items.len())? {
+            return Ok(By::Item(index));
+        }
+        if let Expr::Identifier(name) = expression {
+            let wanted = normalized(name);
+            // A cast of a column has its name, but the column is meant where both are there.
+            let is_cast = |item: &Item<'_>| matches!(item.expression, Some(Expr::Cast { .. }));
+            let wanted = wanted.as_str();
+            let named = || items.iter().enumerate().filter(move |(_, item)| item.name == wanted);
+            let has_other = named().any(|(_, item)| !is_cast(item));
+            let mut named = named().filter(|(_, item)| !has_other || !is_cast(item));
+            if let Some((index, item)) = named.next() {
+                if named.any(|(_, other)| other.scalar != item.scalar) {
+                    let error = Error::input(format!("{clause} \"{wanted}\" is ambiguous")).with_code("42702");
+                    return Err(errors::at(error, name_place(name)));
                 }
+                return Ok(By::Item(index));
             }
-            _ => {}
         }
         let scalar = self.typed_scalar(expression, level)?;
         match items.iter().position(|item| Relation::are_alike(&item.scalar, &scalar)) {
@@ -106,7 +124,7 @@ impl Binder<'_> {
         level.clause.set(Clause::DistinctOn);
         let mut all = Vec::with_capacity(expressions.len());
         for expression in expressions {
-            let by = |expression: &Expr| self.by(expression, "SELECT DISTINCT ON", items, level);
+            let by = |expression: &Expr| self.by(expression, "DISTINCT ON", items, level);
             match self.of_columns(expression, level)? {
                 None => all.push(by(expression)?),
                 Some(each) => {
@@ -133,14 +151,9 @@ impl Binder<'_> {
         };
         let mut keys = Vec::with_capacity(all.len());
         for written in all {
+            let position = item_at(&written.expr, "ORDER BY", columns.len())?;
             let found = match &written.expr {
-                Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
-                    let position = number.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
-                    Some(position.and_then(|position| columns.get(position)).ok_or_else(|| {
-                        let message = format!("ORDER BY position {number} is not in select list");
-                        errors::at(Error::input(message).with_code("42P10"), place(&written.expr))
-                    })?)
-                }
+                _ if position.is_some() => position.and_then(|position| columns.get(position)),
                 Expr::Identifier(name) => {
                     let wanted = normalized(name);
                     let found = columns.iter().find(|column| column.name == wanted);

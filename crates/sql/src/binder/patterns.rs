@@ -6,10 +6,9 @@ use diligence_types::collation::Collation;
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ValueWithSpan};
 
 use super::collations::{nondeterministic, unlabelled};
-use super::expressions::unnested;
-use super::functions::{bare_name, written};
 use super::operators::Way;
 use super::scope::Level;
+use super::syntax::{bare_name, unnested, written};
 use super::{Binder, unsupported};
 use crate::algebra::{Constant, Quantifier, Scalar};
 

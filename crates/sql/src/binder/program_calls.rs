@@ -12,9 +12,9 @@ use sqlparser::ast::{
 };
 
 use super::Binder;
-use super::functions::written;
 use super::routines::call_of;
 use super::scope::Level;
+use super::syntax::written;
 use crate::algebra::Scalar;
 use crate::procedural::record_of;
 use crate::programs::{Carried, Program, ProgramCall};

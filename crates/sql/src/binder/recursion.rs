@@ -1,15 +1,16 @@
 //! Where a recursive query may read itself: once, in the FROM of its second term, and in no place where a row that
-//! comes later could take one away again.
+//! comes later could take one away again. And in which order the expressions of a WITH RECURSIVE are bound.
 //!
 //! These are PostgreSQL's rules. Without them the rows would depend on how many there are at each step, and many such
 //! queries would have no end.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use diligence_base::{Error, Result};
 use sqlparser::ast::{
     Cte, Ident, Join, JoinOperator, ObjectName, Query, Select, SetExpr, SetOperator, SetQuantifier, TableFactor,
-    TableWithJoins, Visit, Visitor,
+    TableWithJoins, Visit, Visitor, With,
 };
 
 use super::{name_place, normalized};
@@ -19,7 +20,7 @@ use crate::walking::walk;
 const WITHIN_SUBQUERY: &str = "within a subquery";
 const WITHIN_OUTER_JOIN: &str = "within an outer join";
 
-/// Fails with 42P19 if an expression of a WITH RECURSIVE reads itself where it may not.
+/// Fails with 42P19 if an expression of a WITH RECURSIVE reads itself where it may not, with 0A000 if it locks rows.
 pub(super) fn check(cte: &Cte, name: &str) -> Result<()> {
     if references(cte.query.as_ref(), name).is_empty() {
         return Ok(());
@@ -32,6 +33,10 @@ pub(super) fn check(cte: &Cte, name: &str) -> Result<()> {
     if let Some(own) = references(left.as_ref(), name).first() {
         return Err(misplaced(name, "within its non-recursive term", own));
     }
+    if !cte.query.locks.is_empty() {
+        let error = Error::unsupported("FOR UPDATE/SHARE in a recursive query is not implemented");
+        return Err(error.with_code("0A000"));
+    }
     let mut term = Term { name, has_read: false };
     term.set_expression(right, None)?;
     for inner in cte.query.with.iter().flat_map(|with| &with.cte_tables) {
@@ -40,6 +45,67 @@ pub(super) fn check(cte: &Cte, name: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The expressions of a WITH so that each comes behind those that it reads: in a WITH RECURSIVE it may read later ones.
+/// Fails with 0A000 if two read each other.
+pub(super) fn in_order(with: &With) -> Result<Vec<&Cte>> {
+    let expressions = with.cte_tables.iter().collect::<Vec<_>>();
+    if !with.recursive {
+        return Ok(expressions);
+    }
+    let names = expressions.iter().map(|cte| normalized(&cte.alias.name)).collect::<Vec<_>>();
+    // That a name is there twice is said where they are bound.
+    if names.iter().collect::<HashSet<_>>().len() < names.len() {
+        return Ok(expressions);
+    }
+    let may_read_later = |(place, cte): (usize, &&Cte)| {
+        let read = tables(cte.query.as_ref());
+        names.iter().skip(place + 1).any(|name| read.contains(name))
+    };
+    if !expressions.iter().enumerate().any(may_read_later) {
+        return Ok(expressions);
+    }
+    let others = |place: usize| {
+        let reads = |other: &usize| {
+            *other != place && !references(expressions[place].query.as_ref(), &names[*other]).is_empty()
+        };
+        (0..names.len()).filter(reads).collect::<Vec<_>>()
+    };
+    let needs = (0..names.len()).map(others).collect::<Vec<_>>();
+    let mut left = (0..names.len()).collect::<Vec<_>>();
+    let mut ordered = Vec::with_capacity(left.len());
+    while let Some(first) = left.first() {
+        let Some(next) = left.iter().position(|place| needs[*place].iter().all(|other| !left.contains(other))) else {
+            let error = Error::unsupported("mutual recursion between WITH items is not implemented");
+            return Err(errors::at(error.with_code("0A000"), name_place(&expressions[*first].alias.name)));
+        };
+        ordered.push(expressions[left.remove(next)]);
+    }
+    Ok(ordered)
+}
+
+/// The names without a schema of the tables that are read in a tree, whatever they stand for.
+fn tables(tree: &impl Visit) -> HashSet<String> {
+    struct Tables(HashSet<String>);
+
+    impl Visitor for Tables {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, args: None, .. } = factor
+                && let [part] = name.0.as_slice()
+                && let Some(part) = part.as_ident()
+            {
+                self.0.insert(normalized(part));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let mut tables = Tables(HashSet::new());
+    let _ = walk(tree, &mut tables);
+    tables.0
 }
 
 fn misplaced(name: &str, place: &str, reference: &Ident) -> Error {

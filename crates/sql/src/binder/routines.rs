@@ -16,9 +16,9 @@ use sqlparser::ast::{
 };
 
 use super::folds::is_fold;
-use super::functions::{bare_name, written};
 use super::operators::{dimensions, of_texts};
 use super::scope::{Clause, Level, Namespace, Withs};
+use super::syntax::{bare_name, written};
 use super::{Binder, Context, Named, Output, Rows, normalized, unsupported};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
 use crate::parse::WHOLE_ROW;

@@ -79,7 +79,7 @@ fn word_counts(arguments: &[FunctionArg]) -> Result<String> {
     Ok(format!(
         "SELECT word, count(*)::integer AS ndoc, sum(entries)::integer AS nentry FROM (SELECT u.word, {entries} AS \
          entries FROM ({}) AS s(v), unnest(s.v) AS u(word, positions, weights)) AS w WHERE entries > 0 \
-         GROUP BY word ORDER BY word",
+         GROUP BY word ORDER BY word ASC",
         texts[0]
     ))
 }
@@ -110,14 +110,14 @@ pub(super) fn query_of(name: &str, arguments: &[FunctionArg]) -> Result<Option<S
             "SELECT (a.attnum - 1)::integer AS cid, a.attname::text AS name, \
              format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS \"notnull\", \
              {DEFAULT} AS dflt_value, coalesce(p.conkey @> ARRAY[a.attnum], false) AS pk \
-             {COLUMNS}'{table}'::regclass::oid ORDER BY a.attnum"
+             {COLUMNS}'{table}'::regclass::oid ORDER BY a.attnum ASC"
         ),
         _ => format!(
             "SELECT a.attname::text AS column_name, format_type(a.atttypid, a.atttypmod) AS column_type, \
              CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS \"null\", \
              CASE WHEN p.conkey @> ARRAY[a.attnum] THEN 'PRI' END AS key, \
              {DEFAULT} AS \"default\", NULL::text AS extra \
-             {COLUMNS}'{table}'::regclass::oid ORDER BY a.attnum"
+             {COLUMNS}'{table}'::regclass::oid ORDER BY a.attnum ASC"
         ),
     }))
 }

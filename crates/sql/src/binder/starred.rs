@@ -11,10 +11,10 @@ use sqlparser::ast::{
     RenameSelectItem, Value, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::functions::{bare_name, written};
 use super::lists::lambda_of;
 use super::scope::Level;
-use super::select::is_like;
+use super::select_list::is_like;
+use super::syntax::{bare_name, written};
 use super::turned::{UNPACKED, is_columns, value_name};
 use super::{Binder, normalized, place, placed};
 use crate::quoting::{literal, quoted};
@@ -213,6 +213,11 @@ impl Binder<'_> {
                 chosen
             }
             FunctionArgExpr::Expr(Expr::Array(list)) => list.elem.iter().map(|name| plain(&value_name(name))).collect(),
+            // `[name FOR name IN (*) IF …]`
+            FunctionArgExpr::Expr(comprehension) if comprehended(comprehension).is_some() => {
+                let (argument, condition) = comprehended(comprehension).ok_or_else(wrong)?;
+                self.chosen_by(argument, condition, names)?.iter().map(plain).collect()
+            }
             FunctionArgExpr::Expr(lambda) => match lambda_of(lambda) {
                 Some((arguments, body)) if arguments.len() == 1 => {
                     self.chosen_by(&arguments[0], body, names)?.iter().map(plain).collect()
@@ -237,7 +242,7 @@ impl Binder<'_> {
         debug_assert!(done.is_continue());
         let text = format!(
             "SELECT {name}::text FROM (VALUES {rows}) AS \"columns\"({name}, \"place of the column\") WHERE ({body}) \
-             ORDER BY \"place of the column\""
+             ORDER BY \"place of the column\" ASC"
         );
         let rows = self.context.texts_of(&crate::parse::query(&text)?)?;
         Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
@@ -387,5 +392,25 @@ impl VisitorMut for Unpack<'_> {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The name and the condition of a comprehension that chooses among names of columns, as it comes from the parser:
+/// `"list comprehension"(c, (c), (*), condition)`.
+fn comprehended(expression: &Expr) -> Option<(&Ident, &Expr)> {
+    let Expr::Function(function) = expression else { return None };
+    let [
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(body))),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Nested(name))),
+        _,
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(condition)),
+    ] = written(function)
+    else {
+        return None;
+    };
+    let is_one = bare_name(function) == "list comprehension";
+    match name.as_ref() {
+        Expr::Identifier(name) if is_one && body.value == name.value => Some((name, condition)),
+        _ => None,
     }
 }

@@ -7,9 +7,9 @@ use diligence_types::values::value_at;
 use sqlparser::ast::{BinaryOperator, Expr, Query};
 
 use super::common_types::is_sized;
-use super::expressions::{sign_of, unnested};
-use super::operators::{Way, row, sign_comparison};
+use super::operators::{Way, row};
 use super::scope::Level;
+use super::syntax::{sign_comparison, sign_of, unnested};
 use super::{Binder, Output, Rows, place, placed};
 use crate::algebra::{
     Column, Comparison, Constant, FunctionItem, Quantifier, Relation, Scalar, Subquery, SubqueryKind, TableFunction,
@@ -78,6 +78,7 @@ impl Binder<'_> {
 
     /// `left sign ANY/ALL (array)`. Fails with 42809 if it is no array.
     pub(super) fn over_array(&self, left: Scalar, sign: &str, quantifier: Quantifier, array: Scalar) -> Result<Scalar> {
+        let array = self.vector_elements(array)?;
         let array = match array.sql_type() {
             SqlType::Unknown => {
                 let element = match left.sql_type() {
@@ -200,7 +201,10 @@ impl Binder<'_> {
     /// columns, 42883 if there is no such operator.
     pub(super) fn quantified(&self, left: Scalar, sign: &str, quantifier: Quantifier, rows: Rows) -> Result<Scalar> {
         let columns = rows.columns();
-        let is_whole = matches!(columns.as_slice(), [one] if matches!(one.sql_type, SqlType::Record(_)));
+        let is_record = |sql_type: &SqlType| matches!(sql_type, SqlType::Record(_));
+        let is_whole = matches!(columns.as_slice(), [one] if is_record(&one.sql_type))
+            && !matches!(&left, Scalar::Record { fields, .. }
+                if matches!(fields.as_slice(), [one] if is_record(&one.sql_type())));
         let left = match left {
             Scalar::Record { fields, .. } if !is_whole && columns.len() == fields.len() => fields,
             Scalar::Record { fields, .. } if !is_whole => {

@@ -7,10 +7,10 @@ use sqlparser::ast::{
     AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Subscript,
 };
 
-use super::functions::{bare_name, written};
 use super::lists::is_lambda;
 use super::operators::Way;
 use super::scope::Level;
+use super::syntax::{bare_name, written};
 use super::{Binder, unsupported};
 use crate::algebra::{Constant, Quantifier, Scalar};
 
@@ -22,6 +22,40 @@ const SLICE: &str = "array part";
 
 /// The function that takes a part of a dimension that is not the outer one.
 const SLICE_WITHIN: &str = "array part within";
+
+/// Functions of DuckDB whose results are lists, beside those that begin with `list_`.
+const LIST_FUNCTIONS: [&str; 13] = [
+    "flatten",
+    "list comprehension",
+    "map_entries",
+    "map_keys",
+    "map_values",
+    "range",
+    "regexp_extract_all",
+    "split",
+    "str_split",
+    "str_split_regex",
+    "string_split",
+    "string_split_regex",
+    "struct_values",
+];
+
+/// Whether a function gives a list that only DuckDB has. Its places count from the end if they are negative, which is
+/// an element that does not exist of PostgreSQL's arrays.
+fn gives_list(function: &Function) -> bool {
+    let name = bare_name(function);
+    name.starts_with("list_") || LIST_FUNCTIONS.contains(&name.as_str())
+}
+
+/// Whether an expression is a list as only DuckDB writes it: `[1, 2]`, `string_split(a, ',')`.
+fn is_list_of_duckdb(expression: &Expr) -> bool {
+    match expression {
+        Expr::Array(array) => !array.named,
+        Expr::Function(function) => gives_list(function),
+        Expr::Nested(inner) => is_list_of_duckdb(inner),
+        _ => false,
+    }
+}
 
 /// A method as the call that it is, of a function that a statement made or that stands for others: what is before the
 /// point is the first argument as it is written.
@@ -104,8 +138,15 @@ impl Binder<'_> {
             [name] => self.identifier(name, level)?,
             names => self.compound(names, level)?,
         };
+        let mut is_list = is_list_of_duckdb(root);
         while let Some(access) = chain.next() {
-            if is_slice_within(access, chain.peek().copied(), &scalar) {
+            let counts_from_end = is_list && matches!(scalar.sql_type(), SqlType::Array(_));
+            is_list = match access {
+                AccessExpr::Dot(Expr::Function(method)) => gives_list(method),
+                AccessExpr::Dot(_) => false,
+                AccessExpr::Subscript(_) => is_list,
+            };
+            if !counts_from_end && is_slice_within(access, chain.peek().copied(), &scalar) {
                 let mut slices = vec![access];
                 while let Some(next) = chain.next_if(|next| bounds_of(next).is_some()) {
                     slices.push(next);
@@ -125,7 +166,10 @@ impl Binder<'_> {
                 AccessExpr::Dot(other) => return Err(unsupported(format!(".{other}"))),
                 AccessExpr::Subscript(Subscript::Index { index }) => {
                     let index = self.scalar(index, level)?;
-                    self.subscript(scalar, index)?
+                    match counts_from_end {
+                        true => self.call("list_extract", vec![scalar, index])?,
+                        false => self.subscript(scalar, index)?,
+                    }
                 }
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
                     if is_text(&scalar) =>
@@ -134,10 +178,18 @@ impl Binder<'_> {
                     let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, -1)?);
                     self.call("text part", vec![scalar, low, high])?
                 }
+                AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
+                    if scalar.sql_type().is_vector() =>
+                {
+                    let low = self.bound(lower_bound.as_ref(), 0, level)?;
+                    let high = self.bound(upper_bound.as_ref(), i32::MAX - 1, level)?;
+                    let (low, high) = (self.counted_from_1(low)?, self.counted_from_1(high)?);
+                    self.call(SLICE, vec![self.vector_elements(scalar)?, low, high])?
+                }
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {
                     let bound = |bound: &Option<Expr>, open| self.bound(bound.as_ref(), open, level);
                     let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, i32::MAX)?);
-                    self.call(SLICE, vec![scalar, low, high])?
+                    self.call(if counts_from_end { "list_slice" } else { SLICE }, vec![scalar, low, high])?
                 }
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: Some(step) }) => {
                     let bound = |bound: &Option<Expr>, open| self.bound(bound.as_ref(), open, level);
@@ -214,6 +266,10 @@ impl Binder<'_> {
     /// `value[index]`. Fails with 42804 if a value of the type has no parts.
     pub(super) fn subscript(&self, scalar: Scalar, index: Scalar) -> Result<Scalar> {
         match scalar.sql_type() {
+            SqlType::Vector(_) => {
+                let index = self.counted_from_1(index)?;
+                self.subscript(self.vector_elements(scalar)?, index)
+            }
             SqlType::Record(_) => match &index {
                 Scalar::Constant(constant) => match constant.value.try_as_str() {
                     Some(Some(name)) => self.field(scalar, &Ident::with_quote('"', name)),
@@ -233,7 +289,13 @@ impl Binder<'_> {
             }
             _ if is_text(&scalar) => self.call("text element", vec![scalar, index]),
             SqlType::Map(_) => self.call("map_extract_value", vec![scalar, index]),
-            SqlType::Json | SqlType::Jsonb => self.operator("->", vec![scalar, index]),
+            SqlType::Json => self.operator("->", vec![scalar, index]),
+            // A step of a path, which takes '1' for a place and 1 for a key, and finds nothing in a scalar.
+            SqlType::Jsonb => {
+                let step = self.explicit(index, &SqlType::Text, false)?;
+                let sql_type = SqlType::array_of(SqlType::Text);
+                self.operator("#>", vec![scalar, Scalar::Array { elements: vec![step], sql_type }])
+            }
             other => {
                 let message = format!("cannot subscript type {other} because it does not support subscripting");
                 Err(Error::input(message).with_code("42804"))

@@ -9,12 +9,14 @@ use diligence_types::SqlType;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{self, Expr};
 
-use super::changes::Given;
 use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::{Binder, Bound, Context, Rows, normalized, place, placed};
 use crate::algebra::{Column, Constant, Numbers, Scalar};
 use crate::errors;
 use crate::walking::each_expression;
+
+/// The name of the table that changes, in the query that finds its rows. No statement can write it.
+pub(crate) const CHANGED: &str = "\u{1}changed";
 
 /// A column that takes values.
 #[derive(Clone, Debug)]
@@ -58,6 +60,16 @@ impl Target {
     pub(super) fn takes_values(&self) -> bool {
         self.generated.is_none() && !self.is_always
     }
+}
+
+/// Which columns an INSERT names.
+pub(crate) enum Given {
+    /// All, in the table's order.
+    All,
+    /// Those in these places.
+    Places(Vec<usize>),
+    /// Those that the source's columns are named like.
+    ByName,
 }
 
 /// The error for a value of a column that takes none.

@@ -9,9 +9,9 @@ use diligence_types::timed_type::TimedType;
 use sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, Value};
 
 use super::Binder;
-use super::functions::written;
 use super::literals::{minutes_and_seconds, unknown};
 use super::operators::Way;
+use super::syntax::written;
 use crate::algebra::{Constant, Scalar};
 use crate::procedural::record_of;
 

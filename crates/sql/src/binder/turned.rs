@@ -14,13 +14,15 @@ use sqlparser::ast::{
 };
 
 use super::aggregates::is_other_form;
-use super::expressions::unnested;
-use super::functions::{bare_name, written};
 use super::scope::{Level, Withs};
+use super::syntax::{bare_name, unnested, written};
 use super::{Binder, Rows, normalized, place, placed, unsupported};
 use crate::parse::{PIVOT_GROUPS, PIVOT_PRODUCT, PIVOT_VALUE};
 use crate::quoting::{literal, quoted};
 use crate::walking::{each_expression, each_expression_mut};
+
+/// Columns that an UNPIVOT makes values of: what they are called together, and each with the text of its value.
+type Turned = (String, Vec<(String, String)>);
 
 /// Values that a PIVOT makes columns of at most.
 const PIVOT_VALUES_MAX: usize = 10_000;
@@ -59,6 +61,26 @@ fn turned_column(expression: &Expr) -> Option<(String, String)> {
         other => other.to_string(),
     };
     Some((name, value))
+}
+
+/// A column of UNPIVOT by the name that the table has for it, if it has it in other capitals only.
+fn in_capitals((column, value): (String, String), names: &[String]) -> (String, String) {
+    if names.contains(&column) {
+        return (column, value);
+    }
+    match names.iter().find(|name| name.eq_ignore_ascii_case(&column)) {
+        Some(name) if value == quoted(&column) => (name.clone(), quoted(name)),
+        Some(name) => (name.clone(), value),
+        None => (column, value),
+    }
+}
+
+/// The expressions of a row, or the only one.
+fn parts_of(expression: &Expr) -> Vec<Expr> {
+    match unnested(expression) {
+        Expr::Tuple(parts) => parts.clone(),
+        other => vec![other.clone()],
+    }
 }
 
 /// What PIVOT computes, which may be more than an aggregate.
@@ -265,9 +287,10 @@ impl Binder<'_> {
         let join = |parts: Vec<String>, between: &str| parts.join(between);
         let shown = join(by.iter().map(|by| format!("({by})::text")).collect(), ", ");
         let keys = join(by.iter().map(|by| format!("({by})")).collect(), ", ");
+        let order = join(by.iter().map(|by| format!("({by}) ASC")).collect(), ", ");
         let there = join(by.iter().map(|by| format!("({by}) IS NOT NULL")).collect(), " AND ");
         let text = format!(
-            "SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {keys} LIMIT {}",
+            "SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {order} LIMIT {}",
             PIVOT_VALUES_MAX + 1
         );
         let rows = self.context.texts_of(&withs.around(over(&text, table)?))?;
@@ -316,6 +339,30 @@ impl Binder<'_> {
         }
     }
 
+    /// Which columns each group of columns of an UNPIVOT takes, what it is called, and what its values are. `names` are
+    /// all of the table.
+    fn turned_columns(&self, columns: &[ExprWithAlias], names: &[String]) -> Result<Vec<Turned>> {
+        let mut shown = Vec::new();
+        for column in columns {
+            match &column.expr {
+                Expr::Function(function) if is_columns(&bare_name(function)) => {
+                    let chosen = self.chosen_columns(&column.expr, names)?.into_iter();
+                    shown.extend(chosen.map(|(name, _)| (name.clone(), vec![(name.clone(), quoted(&name))])));
+                }
+                other => {
+                    let parts = parts_of(other);
+                    let found = parts.iter().map(turned_column).collect::<Option<Vec<_>>>();
+                    let found =
+                        found.ok_or_else(|| placed(unsupported("UNPIVOT of an expression"), || place(other)))?;
+                    let found = found.into_iter().map(|column| in_capitals(column, names)).collect::<Vec<_>>();
+                    let own = || found.iter().map(|(column, _)| column.as_str()).collect::<Vec<_>>().join("_");
+                    shown.push((column.alias.as_ref().map_or_else(own, normalized), found));
+                }
+            }
+        }
+        Ok(shown)
+    }
+
     /// `t UNPIVOT (v FOR n IN (a, b))`: a row for each of the columns that is not NULL.
     pub(super) fn unpivot(
         &self,
@@ -326,10 +373,6 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
-        let parts_of = |expression: &Expr| match unnested(expression) {
-            Expr::Tuple(parts) => parts.clone(),
-            other => vec![other.clone()],
-        };
         let into = parts_of(value);
         let values = into.iter().map(|value| match value {
             Expr::Identifier(value) => Ok(quoted(&normalized(value))),
@@ -337,27 +380,9 @@ impl Binder<'_> {
         });
         let values = values.collect::<Result<Vec<_>>>()?;
         let name = quoted(&normalized(name));
-        // Which columns each group of them takes, what it is called, and what its values are.
-        let mut shown = Vec::new();
-        for column in columns {
-            match &column.expr {
-                Expr::Function(function) if is_columns(&bare_name(function)) => {
-                    let rows = self.settled(self.query(&over("SELECT * FROM t", table)?, outer, withs)?)?;
-                    let names = rows.outputs.iter().map(|output| output.name.clone()).collect::<Vec<_>>();
-                    let names = self.chosen_columns(&column.expr, &names)?;
-                    shown
-                        .extend(names.into_iter().map(|(name, _)| (name.clone(), vec![(name.clone(), quoted(&name))])));
-                }
-                other => {
-                    let parts = parts_of(other);
-                    let found = parts.iter().map(turned_column).collect::<Option<Vec<_>>>();
-                    let found =
-                        found.ok_or_else(|| placed(unsupported("UNPIVOT of an expression"), || place(other)))?;
-                    let own = || found.iter().map(|(column, _)| column.as_str()).collect::<Vec<_>>().join("_");
-                    shown.push((column.alias.as_ref().map_or_else(own, normalized), found));
-                }
-            }
-        }
+        let rows = self.settled(self.query(&over("SELECT * FROM t", table)?, outer, withs)?)?;
+        let names = rows.outputs.iter().map(|output| output.name.clone()).collect::<Vec<_>>();
+        let shown = self.turned_columns(columns, &names)?;
         if let Some((label, found)) = shown.iter().find(|(_, found)| found.len() != values.len()) {
             let message = format!("UNPIVOT has {} values, but {} columns for {label}", values.len(), found.len());
             return Err(Error::input(message).with_code("42601"));
@@ -432,7 +457,7 @@ impl Binder<'_> {
         let names = (0..parts.len()).map(|index| format!("c{index}")).collect::<Vec<_>>().join(", ");
         let mut summary = crate::parse::query(&format!(
             "WITH \"summarized\"({names}) AS (SELECT 1) SELECT * EXCLUDE (\"index\") FROM ({}) AS \"summary\" \
-             ORDER BY \"summary\".\"index\"",
+             ORDER BY \"summary\".\"index\" ASC",
             parts.join(" UNION ALL ")
         ))?;
         if let Some(table) = summary.with.as_mut().and_then(|with| with.cte_tables.first_mut()) {

@@ -5,9 +5,9 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, Ident, Value};
 
-use super::functions::{bare_name, written};
-use super::scope::Level;
-use super::select::{Item, UNNEST};
+use super::scope::{Item, Level};
+use super::select_list::UNNEST;
+use super::syntax::{bare_name, written};
 use super::{Binder, normalized, unsupported};
 use crate::algebra::Scalar;
 

@@ -4,10 +4,10 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr};
 
-use super::functions::{bare_name, written};
 use super::operators::Way;
 use super::scope::Level;
 use super::subqueries::constant_elements;
+use super::syntax::{bare_name, written};
 use super::{Binder, unsupported};
 use crate::algebra::{Constant, Scalar};
 use crate::parse::VARIADIC_ARRAY;

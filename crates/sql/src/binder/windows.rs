@@ -5,23 +5,21 @@ use std::cell::RefCell;
 use datafusion_common::ScalarValue;
 use datafusion_expr as df;
 use diligence_base::{Error, Result};
-use diligence_engine::plan::{Exclusion, WindowFunction};
+use diligence_engine::plan::Exclusion;
 use diligence_types::SqlType;
 use diligence_types::functions::aggregates;
-use diligence_types::sql_type::Category;
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr,
     NullTreatment, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 
-use super::common_types::{common_of, common_of_values};
-use super::functions::{bare_name, is_distinct, written};
+use super::common_types::common_of;
 use super::operators::Way;
-use super::scope::{Clause, Level};
+use super::scope::{Clause, Level, WindowUse};
+use super::syntax::{bare_name, is_distinct, written};
+use super::window_calls::Integer;
 use super::{Binder, name_place, normalized, place, placed};
-use crate::algebra::{
-    AggregateItem, Column, Constant, Relation, Scalar, SortKey, Window, WindowFrame, WindowItem, WindowKind,
-};
+use crate::algebra::{AggregateItem, Column, Constant, Scalar, SortKey, WindowFrame, WindowItem, WindowKind};
 use crate::errors;
 
 /// Functions that need OVER.
@@ -50,28 +48,6 @@ pub(super) fn is_window_function(name: &str) -> bool {
 /// Whether a function tells, with WITHIN GROUP, where a row would be.
 pub(super) fn is_hypothetical(name: &str) -> bool {
     matches!(name, "rank" | "dense_rank" | "percent_rank" | "cume_dist")
-}
-
-/// The functions over one partitioning and order of a SELECT.
-pub(super) struct WindowUse {
-    partition: Vec<Scalar>,
-    order: Vec<SortKey>,
-    pub(super) items: Vec<(Column, WindowItem)>,
-}
-
-impl WindowUse {
-    /// Its expressions, to be changed.
-    pub(super) fn scalars_mut(&mut self) -> impl Iterator<Item = &mut Scalar> {
-        let order = self.order.iter_mut().map(|key| &mut key.scalar);
-        let items = self.items.iter_mut().flat_map(|(_, item)| item.scalars_mut());
-        self.partition.iter_mut().chain(order).chain(items)
-    }
-
-    /// The window on top of its input.
-    pub(super) fn over(self, input: Relation) -> Relation {
-        let Self { partition, order, items } = self;
-        Relation::Window(Window { input: Box::new(input), partition, order, items })
-    }
 }
 
 /// A window as it is written, with what it builds upon put in.
@@ -247,160 +223,6 @@ impl Binder<'_> {
             }),
         }
         scalar
-    }
-
-    /// Ranks, shifts and values of the frame. Fails with 42883 for arguments that they do not take.
-    fn engine_function(
-        &self,
-        name: &str,
-        arguments: Vec<Scalar>,
-        ignore_nulls: bool,
-        put: &dyn Fn(WindowFunction, Vec<Scalar>, Column) -> Scalar,
-    ) -> Result<Scalar> {
-        let column = |sql_type: SqlType, nullable| self.numbers.named(name, sql_type, nullable);
-        let wrong = || self.unknown_function(name, &arguments);
-        let rank = match name {
-            "row_number" => Some((WindowFunction::RowNumber, SqlType::BigInt)),
-            "rank" => Some((WindowFunction::Rank, SqlType::BigInt)),
-            "dense_rank" => Some((WindowFunction::DenseRank, SqlType::BigInt)),
-            "percent_rank" => Some((WindowFunction::PercentRank, SqlType::Double)),
-            "cume_dist" => Some((WindowFunction::CumeDist, SqlType::Double)),
-            _ => None,
-        };
-        if let Some((function, sql_type)) = rank {
-            if !arguments.is_empty() {
-                return Err(wrong());
-            }
-            return Ok(put(function, vec![], column(sql_type, false)));
-        }
-        match (name, arguments.as_slice()) {
-            ("ntile", [parts]) => {
-                let parts = match self.known_integer(parts)? {
-                    Integer::Known(Some(parts)) => parts,
-                    Integer::Known(None) => return self.null_of(SqlType::Integer),
-                    Integer::Of(parts) => {
-                        return Ok(put(WindowFunction::NtileOf, vec![parts], column(SqlType::Integer, true)));
-                    }
-                };
-                let parts = u64::try_from(parts).ok().filter(|parts| *parts > 0);
-                let parts = parts
-                    .ok_or_else(|| Error::input("argument of ntile must be greater than zero").with_code("22014"))?;
-                Ok(put(WindowFunction::Ntile(parts), vec![], column(SqlType::Integer, false)))
-            }
-            ("lag" | "lead", [value, rest @ ..]) if rest.len() <= 2 => {
-                if let Some(offset) = rest.first().map(Scalar::sql_type)
-                    && offset.category() == Category::String
-                {
-                    let from = self.typed(value.clone())?.sql_type();
-                    let message = format!("function {name}({from}, {offset}) does not exist");
-                    let hint = "the second argument is a number of rows, the third a default";
-                    return Err(Error::input(message).with_code("42883").with_hint(hint));
-                }
-                let offset = match rest.first() {
-                    Some(offset) => self.known_integer(offset)?,
-                    None => Integer::Known(Some(1)),
-                };
-                let sql_type = match rest.get(1) {
-                    Some(default) => {
-                        let common = common_of_values(&[value, default], name)?;
-                        self.collated_in_common(common, [value, default])?
-                    }
-                    None => self.typed(value.clone())?.sql_type(),
-                };
-                let value = self.held_as(value.clone(), &sql_type)?;
-                let offset = match offset {
-                    Integer::Known(Some(offset)) => offset,
-                    Integer::Known(None) => return self.null_of(sql_type),
-                    Integer::Of(offset) => {
-                        let default = rest.get(1).map(|default| self.held_as(default.clone(), &sql_type));
-                        let mut arguments = vec![value, offset];
-                        arguments.extend(default.transpose()?);
-                        let shift = WindowFunction::ShiftOf { is_ahead: name == "lead", ignore_nulls };
-                        return Ok(put(shift, arguments, column(sql_type, true)));
-                    }
-                };
-                let offset = if name == "lag" { Some(offset) } else { offset.checked_neg() };
-                let offset = offset.ok_or_else(|| Error::input("integer out of range").with_code("22003"))?;
-                let default = match rest.get(1) {
-                    Some(default) => Some(self.held_as(default.clone(), &sql_type)?),
-                    None => None,
-                };
-                let known = match &default {
-                    None => Some(Constant::null(sql_type.clone()).value),
-                    Some(default) => default.as_constant().map(|constant| constant.value.clone()),
-                };
-                let shift = |default| WindowFunction::Shift { offset, default, ignore_nulls };
-                match (known, default) {
-                    (Some(known), _) => Ok(put(shift(known), vec![value], column(sql_type, true))),
-                    // A default of each row's own: where there is no such row, there is no TRUE in it.
-                    (None, Some(default)) => {
-                        let is_true = match ignore_nulls {
-                            false => Scalar::boolean(true),
-                            true => Scalar::Case {
-                                arms: vec![(Scalar::IsNull(Box::new(value.clone())).negate(), Scalar::boolean(true))],
-                                otherwise: None,
-                                sql_type: SqlType::Boolean,
-                            },
-                        };
-                        let nothing = Constant::null(SqlType::Boolean).value;
-                        let there = put(shift(nothing), vec![is_true], column(SqlType::Boolean, true));
-                        let null = Constant::null(sql_type.clone()).value;
-                        let shifted = put(shift(null), vec![value], column(sql_type.clone(), true));
-                        let is_missing = Scalar::IsNull(Box::new(there));
-                        let otherwise = Some(Box::new(shifted));
-                        Ok(Scalar::Case { arms: vec![(is_missing, default)], otherwise, sql_type })
-                    }
-                    (None, None) => Err(Error::bug("a default that is neither there nor missing")),
-                }
-            }
-            ("first_value" | "last_value", [value]) => {
-                if value.sql_type() == SqlType::Unknown {
-                    let message = "could not determine polymorphic type because input has type unknown";
-                    return Err(Error::input(message).with_code("42804"));
-                }
-                let value = self.typed(value.clone())?;
-                let nth = if name == "first_value" { 1 } else { -1 };
-                let column = column(value.sql_type(), true);
-                Ok(put(WindowFunction::Nth { nth, ignore_nulls }, vec![value], column))
-            }
-            ("nth_value", [value, nth]) => {
-                let value = self.typed(value.clone())?;
-                let nth = match self.known_integer(nth)? {
-                    Integer::Known(Some(nth)) => nth,
-                    Integer::Known(None) => return self.null_of(value.sql_type()),
-                    Integer::Of(nth) => {
-                        let column = column(value.sql_type(), true);
-                        return Ok(put(WindowFunction::NthOf { ignore_nulls }, vec![value, nth], column));
-                    }
-                };
-                if nth <= 0 {
-                    let message = "argument of nth_value must be greater than zero";
-                    return Err(Error::input(message).with_code("22016"));
-                }
-                let column = column(value.sql_type(), true);
-                Ok(put(WindowFunction::Nth { nth, ignore_nulls }, vec![value], column))
-            }
-            _ => Err(wrong()),
-        }
-    }
-
-    fn null_of(&self, sql_type: SqlType) -> Result<Scalar> {
-        Ok(Scalar::Constant(Constant::null(sql_type)))
-    }
-
-    /// An integer that is known now, or a `bigint`. Fails if it is no integer.
-    fn known_integer(&self, scalar: &Scalar) -> Result<Integer> {
-        let scalar = self.cast(scalar.clone(), &SqlType::BigInt, Way::Implicit)?;
-        let constant = match &scalar {
-            Scalar::Cast { input, .. } => input.as_constant(),
-            other => other.as_constant(),
-        };
-        Ok(match constant.map(|constant| &constant.value) {
-            Some(ScalarValue::Int16(value)) => Integer::Known(value.map(i64::from)),
-            Some(ScalarValue::Int32(value)) => Integer::Known(value.map(i64::from)),
-            Some(ScalarValue::Int64(value)) => Integer::Known(*value),
-            _ => Integer::Of(scalar),
-        })
     }
 
     /// A window, bound.
@@ -634,14 +456,6 @@ impl Binder<'_> {
             _ => Err(at(0, no_distance(&from, None))),
         }
     }
-}
-
-/// An integer that a function of a window takes.
-enum Integer {
-    /// It is known now; `None` is NULL.
-    Known(Option<i64>),
-    /// Each row says it.
-    Of(Scalar),
 }
 
 /// The error for a RANGE whose key has no distances, or not of this type.

@@ -19,10 +19,10 @@ use sqlparser::ast::{
     With,
 };
 
-use super::expressions::unnested;
 use super::recursion;
 use super::scope::{Clause, Level, Namespace, WithEntry, Withs};
 use super::sets::misplaced_recursion;
+use super::syntax::unnested;
 use super::{
     Binder, Bound, Context, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported,
 };
@@ -38,6 +38,11 @@ pub(super) struct Definition {
     materialized: Option<CteAsMaterialized>,
     /// Its rows, if it runs by itself.
     written: Option<Arc<WrittenRows>>,
+}
+
+/// Whether texts of a type have a length that a step's texts could exceed.
+fn has_length(sql_type: &SqlType) -> bool {
+    matches!(sql_type, SqlType::Varchar(Some(_)) | SqlType::Char(Some(_)))
 }
 
 /// Whether a statement of a WITH writes.
@@ -95,7 +100,8 @@ impl Withs<'_> {
 }
 
 impl Binder<'_> {
-    /// Binds the expressions of a WITH, each of which sees those before it. Fails with 42712 if a name is given twice.
+    /// Binds the expressions of a WITH, each of which sees those before it; those of a WITH RECURSIVE see all others.
+    /// Fails with 42712 if a name is given twice, with 0A000 if two read each other.
     pub(super) fn definitions(
         &self,
         with: &With,
@@ -103,7 +109,7 @@ impl Binder<'_> {
         withs: &Withs<'_>,
     ) -> Result<Vec<Definition>> {
         let mut definitions = Vec::with_capacity(with.cte_tables.len());
-        for cte in &with.cte_tables {
+        for cte in recursion::in_order(with)? {
             let name = normalized(&cte.alias.name);
             if withs.entries.borrow().contains_key(&name) {
                 let error = Error::input(format!("WITH query name \"{name}\" specified more than once"));
@@ -263,10 +269,11 @@ impl Binder<'_> {
                         is_wider = true;
                     }
                     Some(SqlType::Numeric(_)) if matches!(sql_type, SqlType::Numeric(None)) => {}
-                    Some(overall) if overall.is_same(sql_type) => {}
+                    Some(overall) if overall.is_same(sql_type) && !has_length(sql_type) => {}
                     overall => {
-                        let shown = |sql_type: &SqlType| sql_type.without_modifier();
                         let overall = overall.unwrap_or(term);
+                        let by_length = overall.is_same(sql_type);
+                        let shown = |one: &SqlType| if by_length { one.clone() } else { one.without_modifier() };
                         let message = format!(
                             "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
                             index + 1,
@@ -380,6 +387,7 @@ impl Binder<'_> {
     /// The columns that SEARCH and CYCLE add.
     fn traces(&self, settings: &[Setting], base: &Rows) -> Result<Vec<Trace>> {
         let mut traces = Vec::new();
+        let mut added: Vec<(&str, Ident)> = Vec::new();
         for setting in settings {
             let parts = match unnested(&setting.value) {
                 Expr::Tuple(parts) => parts.as_slice(),
@@ -389,16 +397,14 @@ impl Binder<'_> {
                 Expr::Identifier(name) => Ok(name.clone()),
                 other => Err(errors::at(Error::input("a column's name is expected").with_code("42601"), place(other))),
             };
-            let column_of = |name: &Ident| {
-                let wanted = normalized(name);
-                base.outputs.iter().position(|output| output.name == wanted).ok_or_else(|| {
-                    let message = format!("column \"{wanted}\" is not in the WITH query's columns");
-                    errors::at(Error::input(message).with_code("42601"), name_place(name))
-                })
+            let columns_of = |what: &str, parts: &[Expr]| {
+                let names = parts.iter().map(name_of).collect::<Result<Vec<_>>>()?;
+                columns_named(what, &names, base)
             };
             match (setting.key.value.as_str(), parts) {
                 ("search depth" | "search breadth", [by @ .., set]) => {
-                    let by = by.iter().map(|part| column_of(&name_of(part)?)).collect::<Result<Vec<_>>>()?;
+                    let by = columns_of("search", by)?;
+                    added.push(("search sequence", name_of(set)?));
                     let name = normalized(&name_of(set)?);
                     traces.push(match setting.key.value.as_str() {
                         "search depth" => Trace::Depth { name, by },
@@ -410,7 +416,8 @@ impl Binder<'_> {
                         Expr::Tuple(columns) => columns.as_slice(),
                         one => std::slice::from_ref(one),
                     };
-                    let by = columns.iter().map(|part| column_of(&name_of(part)?)).collect::<Result<Vec<_>>>()?;
+                    let by = columns_of("cycle", columns)?;
+                    added.extend([("cycle mark", name_of(mark)?), ("cycle path", name_of(path)?)]);
                     let withs = Withs::default();
                     let level = Level::new(None, &withs, Namespace::default(), Clause::Values);
                     let values = vec![self.scalar(yes, &level)?, self.scalar(no, &level)?];
@@ -429,8 +436,44 @@ impl Binder<'_> {
                 _ => return Err(unsupported(format!("SETTINGS {}", setting.key))),
             }
         }
+        refuse_same_names(&added, base)?;
         Ok(traces)
     }
+}
+
+/// The places of columns by which SEARCH orders or CYCLE compares. Fails with 42601 if one is not there, with 42701 if
+/// one is named twice.
+fn columns_named(what: &str, names: &[Ident], base: &Rows) -> Result<Vec<usize>> {
+    let mut places = Vec::with_capacity(names.len());
+    for name in names {
+        let wanted = normalized(name);
+        let at = |message: String, code| errors::at(Error::input(message).with_code(code), name_place(name));
+        let found = base.outputs.iter().position(|output| output.name == wanted);
+        let found =
+            found.ok_or_else(|| at(format!("{what} column \"{wanted}\" not in WITH query column list"), "42601"))?;
+        if places.contains(&found) {
+            return Err(at(format!("{what} column \"{wanted}\" specified more than once"), "42701"));
+        }
+        places.push(found);
+    }
+    Ok(places)
+}
+
+/// Fails with 42601 if a column that SEARCH or CYCLE adds has the name of another one.
+fn refuse_same_names(added: &[(&str, Ident)], base: &Rows) -> Result<()> {
+    for (index, (kind, name)) in added.iter().enumerate() {
+        let own = normalized(name);
+        let other = added[..index].iter().find(|(_, other)| normalized(other) == own);
+        let message = match other {
+            Some((other, _)) => format!("{other} column name and {kind} column name are the same"),
+            None if base.outputs.iter().any(|output| output.name == own) => {
+                format!("{kind} column name \"{own}\" already used in WITH query column list")
+            }
+            None => continue,
+        };
+        return Err(errors::at(Error::input(message).with_code("42601"), name_place(name)));
+    }
+    Ok(())
 }
 
 /// A column that SEARCH or CYCLE adds to a recursive query.

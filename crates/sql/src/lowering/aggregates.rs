@@ -252,11 +252,11 @@ impl Lowering<'_> {
                 }
             }
             AggregateBody::Extreme { .. } => {
-                let key = arguments.first().and_then(|argument| {
-                    let call = order_key(&argument.sql_type())?;
-                    Some(Scalar::Call { call, arguments: vec![argument.clone()] })
-                });
-                let key = key.ok_or_else(|| Error::bug("the least of values without an order key"))?;
+                let Some(argument) = arguments.first() else { return Err(Error::bug("the least of no values")) };
+                let key = match order_key(&argument.sql_type()) {
+                    Some(call) => Scalar::Call { call, arguments: vec![argument.clone()] },
+                    None => argument.clone(),
+                };
                 physical.push(lower(&key)?);
             }
             AggregateBody::Rows(_) | AggregateBody::Rewritten | AggregateBody::Average => {}

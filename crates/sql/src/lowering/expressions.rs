@@ -17,6 +17,7 @@ use datafusion_physical_expr::expressions::{
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::{Error, Result, wanted};
+use diligence_engine::expressions::TryExpr;
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, is_arrows};
@@ -26,6 +27,7 @@ use diligence_types::values::value_at;
 use super::composites::{ArrayOf, CastTo, FieldOf, RecordOf};
 use super::parameters;
 use crate::algebra::{ColumnId, Comparison, Constant, Relation, Scalar, Subquery, SubqueryKind};
+use crate::tried::is_marker;
 
 /// The positions of columns in a plan's rows.
 pub(super) type Positions = HashMap<ColumnId, usize>;
@@ -82,14 +84,8 @@ impl Expressions<'_> {
             Scalar::Column { id, sql_type, .. } => {
                 let position = positions.get(id);
                 let position =
-                    *position.ok_or_else(|| Error::bug(format!("the column {id} is not where it is read")))?;
-                let field = schema.field(position);
-                let column: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(field.name(), position));
-                // A condition on a table's own rows may meet another Arrow type than the SQL type's.
-                match is_alike(field.data_type(), &sql_type.arrow()) {
-                    true => column,
-                    false => Arc::new(CastExpr::new(column, sql_type.arrow(), None)),
-                }
+                    position.ok_or_else(|| Error::bug(format!("the column {id} is not where it is read")))?;
+                column_at(*position, sql_type, schema)
             }
             Scalar::Constant(constant) => literal(held(constant)?),
             Scalar::Parameter { index, sql_type } if self.keeps_parameters => {
@@ -105,7 +101,11 @@ impl Expressions<'_> {
                 self.call(call, arguments, schema)?
             }
             Scalar::Asked { function, arguments, sql_type } => {
-                let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
+                let mut arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
+                if is_marker(function) {
+                    let tried = arguments.pop().ok_or_else(|| Error::bug("TRY of nothing"))?;
+                    return Ok(Arc::new(TryExpr::new(tried)));
+                }
                 self.function(function.as_ref().clone(), arguments, sql_type)
             }
             Scalar::Cast { input, to, is_try, is_explicit } => {
@@ -124,26 +124,13 @@ impl Expressions<'_> {
             Scalar::InList { value, list, is_negated } => {
                 let value = lower(value)?;
                 let list = list.iter().map(lower).collect::<Result<Vec<_>>>()?;
-                // What depends on the row is compared for each row: the list is a set of values that are known.
-                if list.iter().all(|item| item.is::<Literal>()) {
-                    in_list(value, list, is_negated, schema).map_err(from_datafusion)?
-                } else {
-                    let equal = list.into_iter().map(|item| Ok(binary(value.clone(), Operator::Eq, item)));
-                    let found = chained(equal, Operator::Or)?;
-                    if *is_negated { Arc::new(NotExpr::new(found)) } else { found }
-                }
+                one_of(value, list, *is_negated, schema)?
             }
             Scalar::Like { value, pattern, escape, is_negated, ignores_case } => {
                 let value = lower(value)?;
-                let pattern = match pattern.as_constant().map(|constant| &constant.value) {
-                    Some(ScalarValue::Utf8View(Some(text))) if *escape != Some('\\') => {
-                        literal(ScalarValue::Utf8View(Some(with_backslashes(text, *escape)?)))
-                    }
-                    _ if *escape != Some('\\') => {
-                        let error = Error::unsupported("LIKE with an ESCAPE and a pattern that is not a constant");
-                        return Err(error.with_hint("write the pattern with backslashes and leave ESCAPE out"));
-                    }
-                    _ => lower(pattern)?,
+                let pattern = match *escape {
+                    Some('\\') => lower(pattern)?,
+                    escape => literal(with_escape(pattern, escape)?),
                 };
                 Arc::new(LikeExpr::new(*is_negated, *ignores_case, value, pattern))
             }
@@ -154,15 +141,7 @@ impl Expressions<'_> {
                 case(arms, otherwise, sql_type)?
             }
             Scalar::Coalesce(inputs) => {
-                let sql_type = scalar.sql_type();
-                let mut arms = Vec::with_capacity(inputs.len());
-                let Some((last, first)) = inputs.split_last() else { return Err(Error::bug("a COALESCE of nothing")) };
-                for input in first {
-                    let value = lower(input)?;
-                    arms.push((Arc::new(IsNotNullExpr::new(value.clone())) as Arc<dyn PhysicalExpr>, value));
-                }
-                let last = lower(last)?;
-                if arms.is_empty() { last } else { case(arms, Some(last), &sql_type)? }
+                first_known(inputs.iter().map(lower).collect::<Result<_>>()?, &scalar.sql_type())?
             }
             Scalar::Record { fields, sql_type } => {
                 let fields = fields.iter().map(lower).collect::<Result<Vec<_>>>()?;
@@ -272,6 +251,54 @@ impl Expressions<'_> {
             _ => shaped(binary(left, operator, right), given, &call.returns),
         })
     }
+}
+
+/// A column of the rows. A condition on a table's own rows may meet another Arrow type than the SQL type's.
+fn column_at(position: usize, sql_type: &SqlType, schema: &Schema) -> Arc<dyn PhysicalExpr> {
+    let field = schema.field(position);
+    let column: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(field.name(), position));
+    match is_alike(field.data_type(), &sql_type.arrow()) {
+        true => column,
+        false => Arc::new(CastExpr::new(column, sql_type.arrow(), None)),
+    }
+}
+
+/// Whether a value is in a list. What depends on the row is compared for each row: a list that is searched is a set of
+/// values that are known.
+fn one_of(
+    value: Arc<dyn PhysicalExpr>,
+    list: Vec<Arc<dyn PhysicalExpr>>,
+    is_negated: bool,
+    schema: &Schema,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    if list.iter().all(|item| item.is::<Literal>()) {
+        return in_list(value, list, &is_negated, schema).map_err(from_datafusion);
+    }
+    let equal = list.into_iter().map(|item| Ok(binary(value.clone(), Operator::Eq, item)));
+    let found = chained(equal, Operator::Or)?;
+    Ok(if is_negated { Arc::new(NotExpr::new(found)) } else { found })
+}
+
+/// A constant pattern of LIKE with backslashes in the place of its escapes.
+fn with_escape(pattern: &Scalar, escape: Option<char>) -> Result<ScalarValue> {
+    match pattern.as_constant().map(|constant| &constant.value) {
+        Some(ScalarValue::Utf8View(Some(text))) => Ok(ScalarValue::Utf8View(Some(with_backslashes(text, escape)?))),
+        _ => {
+            let error = Error::unsupported("LIKE with an ESCAPE and a pattern that is not a constant");
+            Err(error.with_hint("write the pattern with backslashes and leave ESCAPE out"))
+        }
+    }
+}
+
+/// COALESCE: the first of several values that is not NULL.
+fn first_known(mut values: Vec<Arc<dyn PhysicalExpr>>, sql_type: &SqlType) -> Result<Arc<dyn PhysicalExpr>> {
+    let last = values.pop().ok_or_else(|| Error::bug("a COALESCE of nothing"))?;
+    if values.is_empty() {
+        return Ok(last);
+    }
+    let is_known = |value: &Arc<dyn PhysicalExpr>| Arc::new(IsNotNullExpr::new(value.clone())) as Arc<dyn PhysicalExpr>;
+    let arms = values.into_iter().map(|value| (is_known(&value), value)).collect();
+    case(arms, Some(last), sql_type)
 }
 
 /// An expression that gives values of an Arrow type, in that of the type that is wanted.

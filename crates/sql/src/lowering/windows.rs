@@ -14,6 +14,7 @@ use diligence_engine::plan::{self, Node, Plan, WindowCall, WindowFunction};
 use super::expressions::SubqueryValues;
 use super::{Lowered, Lowering, LoweringOptions};
 use crate::algebra::{AggregateItem, Column, ColumnId, SortKey, Window, WindowItem, WindowKind};
+use crate::unnesting::order_of;
 
 impl Lowering<'_> {
     pub(super) fn window(
@@ -38,7 +39,11 @@ impl Lowering<'_> {
             descending: false,
             nulls_first: false,
         });
-        let keys = partition.chain(window.order.iter().cloned()).collect::<Vec<_>>();
+        let mut keys = partition.chain(window.order.iter().cloned()).collect::<Vec<_>>();
+        // Those of a partition that has no order as well.
+        if !keys.is_empty() && window.order.is_empty() {
+            keys.extend(order_of(&window.input));
+        }
         // Without keys the rows stay in the order in which they are.
         let mut lowered = match keys.is_empty() {
             true => self.relation(&window.input, &below, super::has_order(&window.input), values)?,

@@ -320,6 +320,25 @@ impl Dialect for PostgresSyntax {
                 }
                 _ => None,
             },
+            // The parser takes comparisons and patterns alone in front of ANY and ALL.
+            Token::AtArrow
+            | Token::ArrowAt
+            | Token::AtAt
+            | Token::AtQuestion
+            | Token::Overlap
+            | Token::ShiftLeft
+            | Token::ShiftRight
+            | Token::CustomBinaryOperator(_)
+                if parser.peek_nth_token_ref(2).token == Token::LParen =>
+            {
+                let quantifier = keyword_at(parser, 1);
+                if !matches!(quantifier, Keyword::ANY | Keyword::SOME | Keyword::ALL) {
+                    return None;
+                }
+                let op = BinaryOperator::Custom(parser.peek_token_ref().token.to_string());
+                advance(parser, 2);
+                Some(parser.parse_prefix().map(|right| quantified(expr.clone(), op, quantifier, right)))
+            }
             _ => None,
         }
     }

@@ -112,7 +112,7 @@ fn is_query(statement: &SyntaxTree) -> bool {
 
 /// The tree of PostgreSQL's syntax.
 fn parse_postgres(sql: &str) -> Result<Parsed> {
-    let read = |text: &str| Ok(tokens::rewritten(tokens(text, &PostgresSyntax::default())?));
+    let read = |text: &str| tokens::rewritten(tokens(text, &PostgresSyntax::default())?);
     let Rewritten { tokens, mut clauses, queries } = read(sql)?;
     let dialect = PostgresSyntax::with_queries(queries);
     let (mut statement, depth) = parse_tokens(sql, tokens, &dialect, |text| Ok(read(text)?.tokens))?;

@@ -6,6 +6,7 @@
 mod columns;
 mod constraints;
 mod index_names;
+mod operations;
 
 use std::sync::Arc;
 
@@ -14,29 +15,23 @@ use diligence_catalog::authority::{RoleChange, Subject, Topic};
 use diligence_catalog::rules::{ComputedKey, Deferral, Key, KeyKind, Reference, TableRules};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, TableAlteration};
-use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
-use sqlparser::ast::{
-    self, AlterColumnOperation, AlterTableOperation, ColumnOption, Expr, Ident, ObjectName, RenameTableNameKind,
-    SelectItem, SetExpr, TableConstraint,
-};
+use sqlparser::ast::{self, AlterTableOperation, Expr, Ident, ObjectName, RenameTableNameKind, SelectItem, SetExpr};
 
-use self::columns::rename_column;
 use super::altered_kind::AlteredKind;
 use super::around::Around;
+use super::bound::BoundStatement;
 use super::called::unnested;
-use super::definitions::{lower, unwritable};
+use super::definitions::lower;
 use super::depends::Becomes;
 use super::fragments;
 use super::index_forms::{form_of, put_form};
 use super::indexes::IndexParts;
 use super::schemas::OTHER_SCHEMA;
-use super::sequences::{self};
-use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
+use super::writable::unwritable;
 use crate::binder::{self, CHANGED, Changed, Given, Overriding, Target};
 use crate::errors;
-use crate::parse::{ALTER_CONSTRAINT, CONSTRAINT};
 use crate::statement::{Command, Statement};
 use crate::write::native::{Layout, NativeTarget, NewTable};
 
@@ -176,7 +171,7 @@ impl Around<'_> {
         let declaration = Declaration::of(name.clone(), table);
         let mut altered = Altered::new(declaration, from);
         for operation in &alter.operations {
-            self.alter(&mut altered, operation, object)?;
+            self.operate(&mut altered, operation, object)?;
         }
         altered.forget_gone();
         let renamed = altered.becomes(table).renamed;
@@ -375,185 +370,6 @@ impl Around<'_> {
         let (table, built_on) = (object.reference(), object.version);
         let writer = self.memory_writer(NativeTarget::Rewrite { table, built_on, new, layout, changed: other_values });
         Ok(BoundStatement::Write { tag: "ALTER TABLE", rows: bound.rows, writer, returning: None, again: None })
-    }
-
-    fn alter(&self, altered: &mut Altered, operation: &AlterTableOperation, object: &Object) -> Result<()> {
-        match operation {
-            AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
-                let name = lower(&column_def.name);
-                if altered.declaration.has_column(&name) {
-                    let table = &altered.declaration.name.name;
-                    let what = format!("column \"{name}\" of relation \"{table}\"");
-                    if *if_not_exists {
-                        self.tell_existing(&what, "42701");
-                        return Ok(());
-                    }
-                    let message = format!("{what} already exists");
-                    return Err(Error::input(message).with_code("42701"));
-                }
-                self.add_column(&mut altered.declaration, column_def)?;
-                self.add_column_constraints(&mut altered.declaration, column_def)?;
-                altered.refer_to(object);
-                let rules = &altered.declaration.rules;
-                let counts = altered.declaration.sequences.iter().any(|sequence| sequence.column == name);
-                let value = match (counts, rules.defaults.get(&name), rules.generated.get(&name)) {
-                    (true, ..) => From::Value(crate::parse::expression(&format!(
-                        "row_number() OVER (ORDER BY \"{ROW_NUMBERS}\")"
-                    ))?),
-                    (false, _, Some(generated)) => From::Value(generated.as_ref().clone()),
-                    (false, Some(default), None) => From::Value(default.as_ref().clone()),
-                    (false, None, None) => self.new_domain_value(&altered.declaration, object)?,
-                };
-                altered.from.push(value);
-                let is_check = |option: &ast::ColumnOptionDef| matches!(option.option, ColumnOption::Check(_));
-                let count = column_def.options.iter().filter(|option| is_check(option)).count();
-                let checks = altered.declaration.rules.checks.iter().rev().take(count);
-                altered.new_checks.extend(checks.map(|check| check.name.clone()));
-            }
-            AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
-                for name in column_names {
-                    if *if_exists && !altered.declaration.has_column(&lower(name)) {
-                        let table = &altered.declaration.name.name;
-                        self.tell_missing(&format!("column \"{}\" of relation \"{table}\"", lower(name)));
-                        continue;
-                    }
-                    let cascades = *drop_behavior == Some(ast::DropBehavior::Cascade);
-                    altered.cascades |= cascades;
-                    if cascades {
-                        let keys = altered.declaration.rules.keys.iter().filter(|key| key.uses(&lower(name)));
-                        for key in keys.cloned().collect::<Vec<_>>() {
-                            self.drop_referring(altered, &key, true, object)?;
-                        }
-                    }
-                    self.drop_column(altered, name, cascades)?;
-                }
-            }
-            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-                match old_column_name.value.strip_prefix(CONSTRAINT) {
-                    Some(old) => rename_constraint(altered, old, lower(new_column_name))?,
-                    None => rename_column(altered, old_column_name, &lower(new_column_name))?,
-                }
-            }
-            AlterTableOperation::RenameTable { table_name } => {
-                altered.declaration.name = renamed(&object.name, table_name)?;
-                self.is_index_name(&altered.declaration.name, false)?;
-                altered.also.extend(self.sequences_along(object, &altered.declaration.name));
-                self.at.snapshot.rights.check_create(&altered.declaration.name)?;
-            }
-            AlterTableOperation::AddConstraint { constraint, not_valid } => {
-                let kind = match constraint {
-                    TableConstraint::Unique(_) => Some("UNIQUE"),
-                    TableConstraint::PrimaryKey(_) => Some("PRIMARY KEY"),
-                    _ => None,
-                };
-                if let (true, Some(kind)) = (*not_valid, kind) {
-                    let message = format!("{kind} constraints cannot be marked NOT VALID");
-                    return Err(Error::unsupported(message).with_code("0A000"));
-                }
-                self.add_constraint(&mut altered.declaration, constraint)?;
-                altered.refer_to(object);
-                let rules = &mut altered.declaration.rules;
-                let is_check = matches!(constraint, TableConstraint::Check(_));
-                let last = match is_check {
-                    true => rules.checks.last().map(|check| check.name.clone()),
-                    false => rules.references.last().map(|reference| reference.name.clone()),
-                };
-                match (*not_valid, is_check) {
-                    (true, _) => rules.unproven.extend(last),
-                    (false, true) => altered.new_checks.extend(last),
-                    (false, false) => {}
-                }
-            }
-            AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
-                let name = lower(name);
-                altered.also.extend(self.forgotten(Topic::Constraint(object.id, name.clone())));
-                altered.also.extend(self.forgotten(Topic::Index(object.id, name.clone())));
-                let is_cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
-                let dropped = altered.declaration.rules.keys.iter().find(|key| key.name == name).cloned();
-                if let Some(key) = dropped.filter(|key| key.kind.is_constraint()) {
-                    self.drop_referring(altered, &key, is_cascade, object)?;
-                }
-                let rules = &mut altered.declaration.rules;
-                if !rules.has_name(&name) {
-                    if !*if_exists {
-                        return Err(no_constraint(&name, &object.name));
-                    }
-                    self.tell_missing(&format!("constraint \"{name}\" of relation \"{}\"", object.name.name));
-                    return Ok(());
-                }
-                rules.checks.retain(|check| check.name != name);
-                rules.references.retain(|reference| reference.name != name);
-                rules.keys.retain(|key| key.name != name || !key.kind.is_constraint());
-                altered.new_checks.retain(|check| *check != name);
-            }
-            AlterTableOperation::AlterColumn {
-                column_name,
-                op: AlterColumnOperation::SetDefault { value: Expr::Function(call) },
-            } if sequences::is_alter_identity(call) => self.alter_identity(altered, column_name, call, object)?,
-            AlterTableOperation::AlterColumn {
-                column_name,
-                op: AlterColumnOperation::AddGenerated { generated_as, sequence_options },
-            } => {
-                let options = sequence_options.as_deref().unwrap_or_default();
-                self.add_identity(altered, column_name, *generated_as, options, object)?;
-            }
-            AlterTableOperation::AlterColumn { column_name, op } => self.alter_column(altered, column_name, op)?,
-            AlterTableOperation::SetOptionsParens { options } => {
-                let Some(distribution) = self.distribution(options, &altered.declaration)? else {
-                    let error = Error::unsupported(format!("ALTER TABLE … {operation} is not supported"));
-                    return Err(error.with_code("0A000"));
-                };
-                let Relation::Native(table) = &object.relation else { return Err(Error::bug("a table is none")) };
-                let is_same = |column: &String| {
-                    let place = altered.declaration.fields.iter().position(|field| field.name() == column);
-                    let from = place.and_then(|place| altered.from.get(place));
-                    matches!(from, Some(From::Column(place)) if table.schema().field(*place).name() == column)
-                };
-                let distribution = match distribution.strategy.columns().iter().all(is_same) {
-                    true => fragments::with_bounds_of(&distribution, table)?,
-                    // The writer takes them from the rows as they become.
-                    false => distribution,
-                };
-                altered.declaration.rules.distribution = distribution;
-                altered.is_recut = true;
-            }
-            AlterTableOperation::OwnerTo { .. } => {}
-            AlterTableOperation::ValidateConstraint { name } if name.value.starts_with(ALTER_CONSTRAINT) => {
-                constraints::alter(altered, &name.value[ALTER_CONSTRAINT.len()..], &object.name)?;
-            }
-            AlterTableOperation::ValidateConstraint { name } => {
-                let name = lower(name);
-                let rules = &mut altered.declaration.rules;
-                if !rules.has_name(&name) {
-                    return Err(no_constraint(&name, &object.name));
-                }
-                // A reference is looked at where it becomes one that is proven.
-                if rules.unproven.remove(&name) && rules.checks.iter().any(|check| check.name == name) {
-                    altered.new_checks.push(name);
-                }
-            }
-            other => {
-                let error = Error::unsupported(format!("ALTER TABLE … {other} is not supported")).with_code("0A000");
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// What rows get that are there already: of a domain its default, and what it demands is looked at.
-    fn new_domain_value(&self, declaration: &Declaration, object: &Object) -> Result<From> {
-        let has_rows = matches!(&object.relation, Relation::Native(table) if !table.pieces().is_empty());
-        let mut sql_type = declaration.fields.last().and_then(|field| SqlType::of_field(field)).filter(|_| has_rows);
-        let mut value = From::Null;
-        while let Some(SqlType::Domain(domain)) = sql_type {
-            let definition = binder::Context::domain(self, &domain)?;
-            if let Some(default) = &definition.default {
-                return Ok(From::Value(default.as_ref().clone()));
-            }
-            value = From::Value(Expr::Value(ast::Value::Null.into()));
-            sql_type = Some(domain.base.clone());
-        }
-        Ok(value)
     }
 
     /// Fails with code 2BP01 if a key goes that another table refers to.
@@ -782,25 +598,6 @@ fn renamed(name: &RelationName, to: &RenameTableNameKind) -> Result<RelationName
 fn no_constraint(name: &str, table: &RelationName) -> Error {
     let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
     Error::input(message).with_code("42704")
-}
-
-/// Gives a constraint another name.
-fn rename_constraint(altered: &mut Altered, old: &str, new: String) -> Result<()> {
-    if altered.declaration.rules.has_name(&new) {
-        let message = format!("constraint \"{new}\" for relation \"{}\" already exists", altered.declaration.name.name);
-        return Err(Error::input(message).with_code("42710"));
-    }
-    let rules = &mut altered.declaration.rules;
-    let keys = rules.keys.iter_mut().map(|key| &mut key.name);
-    let checks = rules.checks.iter_mut().map(|check| &mut check.name);
-    let references = rules.references.iter_mut().map(|reference| &mut reference.name);
-    let found = keys.chain(checks).chain(references).find(|name| *name == old);
-    found.ok_or_else(|| no_constraint(old, &altered.declaration.name))?.clone_from(&new);
-    altered.renamed.push((old.to_owned(), new.clone()));
-    if rules.unproven.remove(old) {
-        rules.unproven.insert(new);
-    }
-    Ok(())
 }
 
 /// COMMENT ON a column of a view. Fails with 42703 if there is no such column.

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef, Schema};
 use diligence_base::{Error, Result};
-use diligence_catalog::{CompositeDefinition, Object, Relation};
+use diligence_catalog::{CompositeDefinition, Object, Relation, has_made_type};
 use diligence_types::SqlType;
+use diligence_types::record_type::RecordType;
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation, Ident, ObjectName};
 
 use super::around::Around;
+use super::bound::BoundStatement;
 use super::definitions::lower;
 use super::enums::no_type;
-use super::statements::BoundStatement;
 use crate::binder;
 use crate::statement::{Command, Statement};
 
 impl Around<'_> {
-    /// An attribute of a composite type. Fails with 0A000 if it is of a type that a statement made, or has another
-    /// collation than that of bytes.
+    /// An attribute of a composite type. Fails with 0A000 if it is of a domain, of a map or of the rows of a table, or
+    /// has another collation than that of bytes.
     pub(super) fn attribute(
         &self,
         name: &Ident,
@@ -31,8 +32,13 @@ impl Around<'_> {
             let message = "a composite type with a column of another collation is not supported";
             return Err(Error::unsupported(message).with_code("0A000"));
         }
+        let is_composite = |record: &RecordType| {
+            let number = record.composite_name().map(|name| name.oid);
+            self.at.snapshot.catalog.composites().any(|(object, _)| Some(object.oid()) == number)
+        };
         match sql_type.innermost() {
-            SqlType::Enum(_) | SqlType::Record(_) | SqlType::Map(_) | SqlType::Domain(_) => {
+            SqlType::Record(record) if is_composite(record) => Ok(sql_type.field(&lower(name), true)),
+            SqlType::Record(_) | SqlType::Map(_) | SqlType::Domain(_) => {
                 let message = format!("a composite type with a column of type {sql_type} is not supported");
                 Err(Error::unsupported(message).with_code("0A000"))
             }
@@ -42,7 +48,7 @@ impl Around<'_> {
 
     /// ALTER TYPE … ADD, DROP, ALTER and RENAME ATTRIBUTE, which the parser has as ALTER TABLE. Fails with 42704 if
     /// there is no such type, 42809 if it is none of rows, 0A000 or 2BP01 if something has it, 42703 and 42701 if an
-    /// attribute is not there or is there already.
+    /// attribute is not there or is there already, 42P16 if the type would be in itself.
     pub(super) fn alter_attributes(&self, alter: &ast::AlterTable) -> Result<BoundStatement> {
         let object = self.type_object(&alter.name)?.ok_or_else(|| no_type(&alter.name))?;
         let Relation::Composite(definition) = &object.relation else {
@@ -54,6 +60,12 @@ impl Around<'_> {
         let mut fields = definition.columns.fields().to_vec();
         for operation in &alter.operations {
             self.alter_attribute(&mut fields, operation, &object)?;
+        }
+        let is_within =
+            |field: &FieldRef| SqlType::of_field(field).is_some_and(|sql_type| has_made_type(&sql_type, object.oid()));
+        if fields.iter().any(is_within) {
+            let message = format!("composite type {} cannot be made a member of itself", object.name.name);
+            return Err(Error::input(message).with_code("42P16"));
         }
         let columns = Arc::new(Schema::new(fields));
         let definition = Arc::new(CompositeDefinition { columns, array: definition.array });

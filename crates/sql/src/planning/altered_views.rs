@@ -11,9 +11,9 @@ use diligence_catalog::{Object, RelationName, Resolved, View};
 use sqlparser::ast::{self, Expr, Ident, ObjectName, VisitorMut};
 
 use super::around::Around;
+use super::bound::BoundStatement;
 use super::definitions::lower;
 use super::depends::{Becomes, FOLLOWED_DEPTH};
-use super::statements::BoundStatement;
 use crate::statement::{Command, Statement};
 use crate::view_shape;
 use crate::walking::walk_mut;
@@ -50,7 +50,12 @@ impl Around<'_> {
         let followed = self.followed_views(object, &becomes)?;
         let next =
             View { source: Arc::new(source), depth: view.depth, schema: columns, triggers: view.triggers.clone() };
-        let own = Command::CreateView { name: object.name.clone(), view: Arc::new(next), or_replace: true };
+        let own = Command::CreateView {
+            name: object.name.clone(),
+            view: Arc::new(next),
+            or_replace: true,
+            stands_on: vec![],
+        };
         let commands = std::iter::once(own).chain(followed).collect();
         Ok(BoundStatement::Other(Statement::Command(Command::All { commands, tag })))
     }
@@ -91,7 +96,12 @@ impl Around<'_> {
         };
         let (schema, triggers) = (view.schema.clone(), view.triggers.clone());
         let next = View { source: Arc::new(source), depth: view.depth, schema, triggers };
-        let own = Command::CreateView { name: object.name.clone(), view: Arc::new(next), or_replace: true };
+        let own = Command::CreateView {
+            name: object.name.clone(),
+            view: Arc::new(next),
+            or_replace: true,
+            stands_on: vec![],
+        };
         Ok(BoundStatement::Other(Statement::Command(Command::All { commands: vec![own], tag })))
     }
 
@@ -117,7 +127,7 @@ impl Around<'_> {
         let (schema, triggers) = (view.schema.clone(), view.triggers.clone());
         let next = View { source: Arc::new(source), depth, schema, triggers };
         let rename = Command::Rename { object: object.reference(), to: to.clone(), tag };
-        let own = Command::CreateView { name: to, view: Arc::new(next), or_replace: true };
+        let own = Command::CreateView { name: to, view: Arc::new(next), or_replace: true, stands_on: vec![] };
         let commands = [rename, own].into_iter().chain(followed).collect();
         Ok(BoundStatement::Other(Statement::Command(Command::All { commands, tag })))
     }

@@ -17,10 +17,10 @@ use diligence_types::enum_type::EnumType;
 use sqlparser::ast::Ident;
 
 use super::around::Around;
+use super::bound::BoundStatement;
 use super::changes::{ChangedTable, Meant};
-use super::materialized::refuse_materialized;
 use super::names::Names;
-use super::statements::BoundStatement;
+use super::writable::refuse_materialized;
 use super::{Planner, guarded};
 use crate::binder::{self, CHANGED, Given, Overriding};
 use crate::errors::suggest;
@@ -196,6 +196,7 @@ fn sent_field(field: &Field) -> Field {
             | SqlType::Multirange(_)
             | SqlType::Network(_)
             | SqlType::Search(_)
+            | SqlType::Vector(_)
             | SqlType::TimeTz,
         ) => SqlType::Text,
         // How long a text may be is looked at on its way, too.
@@ -230,7 +231,13 @@ fn shown_value(field: &Field, cast: &str) -> String {
         Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz)) => {
             format!("{cast}({name} AS {known})")
         }
-        Some(known @ (SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::Search(_))) => {
+        Some(
+            known @ (SqlType::Range(_)
+            | SqlType::Multirange(_)
+            | SqlType::Network(_)
+            | SqlType::Search(_)
+            | SqlType::Vector(_)),
+        ) => {
             format!("{cast}({name} AS {known})")
         }
         // What is too long for the column is an error, as it is not where a cast names the length.

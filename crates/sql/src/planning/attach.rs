@@ -1,7 +1,6 @@
 //! ATTACH and DETACH: a schema of external tables over the tables of a SQLite database, or a PostgreSQL server whose
 //! tables are asked for when a statement names them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
@@ -25,9 +24,6 @@ const REMOTE: [&str; 3] = ["postgres_query", "postgres_scan", "postgres_scan_pus
 pub(super) fn is_remote(name: &str) -> bool {
     REMOTE.contains(&name)
 }
-
-/// The snapshots in which a statement reads servers, by their names.
-pub(super) type Moments = HashMap<String, Arc<Moment>>;
 
 /// What ATTACH says.
 #[derive(Default)]

@@ -20,11 +20,11 @@ use sqlparser::ast::{
 };
 
 use super::around::Around;
-use super::definitions::{lower, unwritable};
+use super::bound::{BoundStatement, schema_of};
+use super::definitions::lower;
 use super::implied::is_implied;
-use super::materialized::refuse_materialized;
-use super::statements::{BoundStatement, schema_of};
 use super::tables::{name_in, targets};
+use super::writable::{refuse_materialized, unwritable};
 use crate::binder::{
     self, BoundChange, BoundLater, CHANGED, Changed, MERGE_ACTION, MERGE_ACTION_OF, Meeting, MergeStep, Named,
     NewValue, Overriding, Target,

@@ -15,14 +15,16 @@ use diligence_catalog::{
     FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View, is_macro_unless_there, no_schema,
 };
 use diligence_types::SqlType;
-use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
+use sqlparser::ast::{self, ColumnDef, ColumnOption, ObjectType, Value};
 
 use super::around::Around;
+use super::bound::{BoundStatement, declared_schema};
+use super::column_names::{refuse_twice, rename};
 use super::fragments;
-use super::materialized::{refuse_materialized, without_data};
+use super::materialized::without_data;
 use super::settings::setting_name;
-use super::statements::{BoundStatement, declared_schema};
 use super::tables::Declaration;
+use super::writable::{refuse_materialized, unwritable};
 use crate::algebra::Constant;
 use crate::binder::{self, Bound, Context};
 use crate::external::{self, OptionValue};
@@ -292,7 +294,8 @@ impl Around<'_> {
             triggers.clone_from(&before.triggers);
         }
         let view = Arc::new(View { source, depth: parsed.depth, schema, triggers });
-        Ok(Statement::Command(Command::CreateView { name, view, or_replace: create.or_replace }))
+        let (or_replace, stands_on) = (create.or_replace, self.met());
+        Ok(Statement::Command(Command::CreateView { name, view, or_replace, stands_on }))
     }
 
     /// DROP TABLE, DROP VIEW, DROP SCHEMA.
@@ -565,6 +568,18 @@ impl Around<'_> {
         }
     }
 
+    /// Whether a name is that of an aggregate that CREATE AGGREGATE made.
+    fn is_made_aggregate(&self, name: &RelationName) -> bool {
+        let object = self.at.snapshot.catalog.get(name);
+        let is_it = |relation: &Relation| match relation {
+            Relation::Routine(routine) => {
+                matches!(routine.source.as_ref(), ast::Statement::CreateMacro { .. }) && routine.is_aggregate()
+            }
+            _ => false,
+        };
+        object.is_some_and(|object| is_it(&object.relation))
+    }
+
     /// DROP FUNCTION and DROP MACRO.
     pub(super) fn drop_routines(&self, drop: &ast::DropFunction, tag: &'static str) -> Result<Statement> {
         let (mut names, mut views) = (Vec::new(), Vec::new());
@@ -585,6 +600,9 @@ impl Around<'_> {
             }
             names.extend(found);
         }
+        // They are macros, which DROP FUNCTION drops.
+        let are_aggregates = !names.is_empty() && names.iter().all(|name| self.is_made_aggregate(name));
+        let tag = if tag == "DROP FUNCTION" && are_aggregates { "DROP AGGREGATE" } else { tag };
         let mut commands = self.without_users_of(&names, cascade, None)?;
         if !views.is_empty() {
             self.tell_dropped_with(&[], &views);
@@ -735,43 +753,9 @@ impl Around<'_> {
     }
 }
 
-/// The error for a relation whose rows cannot be changed.
-pub(super) fn unwritable(name: &RelationName, relation: &Resolved) -> Error {
-    let error = Error::unsupported(format!("'{name}' is {} and cannot be written to", relation.a_kind()));
-    let hint = "COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed";
-    error.with_code("42809").with_hint(hint)
-}
-
 fn unenforced(constraint: &impl std::fmt::Display) -> Error {
     let error = Error::unsupported(format!("{constraint} is not supported: nothing would enforce it"));
     error.with_code("0A000").with_hint("leave it out; NOT NULL is enforced")
-}
-
-/// Gives the first columns these names.
-pub(super) fn rename(rows: &mut Bound, names: &[&Ident], what: &str) -> Result<()> {
-    if names.len() > rows.columns.len() {
-        let message = match what {
-            "CREATE TABLE AS" => "too many column names were specified".to_owned(),
-            what => format!("{what} specifies too many column names"),
-        };
-        return Err(Error::input(message).with_code("42601"));
-    }
-    for (column, name) in rows.columns.iter_mut().zip(names) {
-        column.name = lower(name);
-    }
-    refuse_twice(rows.columns.iter().map(|column| column.name.as_str()))
-}
-
-/// Fails with 42701 if a name comes twice.
-pub(super) fn refuse_twice<'n>(names: impl Iterator<Item = &'n str>) -> Result<()> {
-    let mut met = HashSet::new();
-    for name in names {
-        if !met.insert(name) {
-            let error = Error::input(format!("column \"{name}\" specified more than once"));
-            return Err(error.with_code("42701").with_hint("give one of them another name with AS"));
-        }
-    }
-    Ok(())
 }
 
 fn schema_name(name: &ast::ObjectName) -> Result<String> {

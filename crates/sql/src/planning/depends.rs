@@ -137,7 +137,12 @@ impl Around<'_> {
                 *create.query = ast::Query::clone(&query);
                 let (source, depth) = (Arc::new(source), before.depth + FOLLOWED_DEPTH);
                 let next = View { source, depth, schema: before.schema.clone(), triggers: before.triggers.clone() };
-                Ok(Command::CreateView { name: view.name.clone(), view: Arc::new(next), or_replace: true })
+                Ok(Command::CreateView {
+                    name: view.name.clone(),
+                    view: Arc::new(next),
+                    or_replace: true,
+                    stands_on: vec![],
+                })
             }
             Relation::Native(table) => {
                 let mut rules = table.rules().clone();

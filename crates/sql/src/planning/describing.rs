@@ -9,7 +9,7 @@ use sqlparser::ast::ShowStatementFilterPosition::{Infix, Suffix};
 use sqlparser::ast::{self, ObjectName};
 
 use super::around::Around;
-use super::statements::BoundStatement;
+use super::bound::BoundStatement;
 use crate::algebra::{Constant, Relation, Scalar};
 use crate::binder::{self, Bound};
 use crate::parse::{CopySource, parts_of};
@@ -18,7 +18,7 @@ use crate::quoting::{literal, quoted};
 /// What SHOW TABLES shows without a schema: what users made.
 const OF_USERS: &str = "table_schema NOT IN ('information_schema', 'pg_catalog', 'system')";
 /// What SHOW SCHEMAS shows.
-const SCHEMAS: &str = "SELECT schema_name FROM information_schema.schemata ORDER BY schema_name";
+const SCHEMAS: &str = "SELECT schema_name FROM information_schema.schemata ORDER BY schema_name ASC";
 
 fn unknown_clause() -> Error {
     Error::unsupported("SHOW TABLES takes FROM with a schema or a server, and LIKE").with_code("0A000")
@@ -111,7 +111,7 @@ impl Around<'_> {
             return Err(unknown_clause());
         }
         let query = format!(
-            "SELECT table_name::text AS name FROM {tables} WHERE {condition} ORDER BY table_schema, table_name"
+            "SELECT table_name::text AS name FROM {tables} WHERE {condition} ORDER BY table_schema ASC, table_name ASC"
         );
         binder::bind_query(&crate::parse::query(&query)?, self).map(BoundStatement::Query)
     }

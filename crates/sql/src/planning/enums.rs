@@ -11,7 +11,8 @@ use diligence_types::enum_type::EnumType;
 use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident, ObjectName};
 
 use super::around::{Around, parts_of};
-use super::definitions::{lower, refuse_twice};
+use super::column_names::refuse_twice;
+use super::definitions::lower;
 use super::depends::Becomes;
 use super::schemas::with_followed;
 use crate::binder::Context;
@@ -107,8 +108,7 @@ impl Around<'_> {
         Ok(name)
     }
 
-    /// CREATE TYPE … AS (…). Fails with 42701 for a column that comes twice, 0A000 for one of a type that a statement
-    /// made.
+    /// CREATE TYPE … AS (…). Fails with 42701 for a column that comes twice, 0A000 for one of a domain or a map.
     fn create_composite(
         &self,
         name: &ObjectName,
@@ -231,6 +231,7 @@ impl Around<'_> {
                 return Err(Error::input(format!("{name} is not a domain")).with_code("42809"));
             }
             self.refuse_domains_above(&object, names)?;
+            self.refuse_composites_above(&object, names)?;
             self.at.snapshot.rights.check_owner(&object.name)?;
             for (table, column) in self.at.snapshot.catalog.columns_of_type(object.oid()) {
                 if !cascade {
@@ -284,6 +285,24 @@ impl Around<'_> {
                     .with_code("2BP01")
                     .with_detail(detail)
                     .with_hint("drop that one first"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails with 2BP01 if an attribute of a composite type that stays is of this type.
+    fn refuse_composites_above(&self, object: &Object, dropped: &[ObjectName]) -> Result<()> {
+        let Some(one) = object.made_type() else { return Ok(()) };
+        for (above, attribute) in self.at.snapshot.catalog.attributes_of_type(object.oid()) {
+            let mut goes = false;
+            for name in dropped {
+                goes |= self.type_object(name)?.is_some_and(|object| object.id == above.id);
+            }
+            if !goes {
+                let message = format!("cannot drop type {one} because other objects depend on it");
+                let detail = format!("column {attribute} of composite type {} depends on type {one}", above.name.name);
+                let hint = format!("drop that attribute first: ALTER TYPE {} DROP ATTRIBUTE", above.name.name);
+                return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
             }
         }
         Ok(())

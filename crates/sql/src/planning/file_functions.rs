@@ -37,8 +37,83 @@ pub(super) fn is_one(name: &str) -> bool {
         || name == TABLE_AT
         || name == "glob"
         || whole_files::is_one(name)
+        || name == whole_files::SHEET
         || READERS.iter().any(|(known, _)| *known == name)
         || ABOUT.iter().any(|(known, _)| *known == name)
+}
+
+/// A call of a function that reads files.
+struct FileCall<'n> {
+    name: &'n str,
+    /// The file, or the first of several.
+    first: String,
+    /// The others.
+    more: Vec<String>,
+    /// Its options.
+    pairs: Vec<(String, OptionValue)>,
+}
+
+impl<'n> FileCall<'n> {
+    /// A call from its arguments. Fails with 42601 unless they are files, and options by their names.
+    fn of(name: &'n str, arguments: &[(Option<String>, OptionValue)]) -> Result<Self> {
+        let wrong = |what: String| Error::input(what).with_code("42601");
+        let mut given = arguments.iter().filter(|(option, _)| option.is_none()).map(|(_, value)| value);
+        let (location, table) = (given.next(), given.next().filter(|_| name == "sqlite_scan"));
+        let count = arguments.iter().filter(|(option, _)| option.is_none()).count();
+        let (Some(location), true) = (location, count == 1 + usize::from(table.is_some())) else {
+            return Err(wrong(format!("{name}() takes a file's name, or a list of names, and options by their names")));
+        };
+        let locations = location.texts()?;
+        let Some((first, more)) = locations.split_first() else {
+            return Err(wrong(format!("{name}() takes at least one file")));
+        };
+        let named = arguments.iter().filter_map(|(option, value)| Some((option.clone()?, value.clone())));
+        let mut pairs = named.collect::<Vec<_>>();
+        pairs.extend(table.map(|table| ("table".to_owned(), table.clone())));
+        Ok(Self { name, first: first.clone(), more: more.to_vec(), pairs })
+    }
+
+    fn locations(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    /// The format that the function reads, an option says, or the file's name does.
+    fn take_format(&mut self) -> Result<Option<Format>> {
+        if let Some((_, format)) = READERS.iter().find(|(known, _)| *known == self.name) {
+            return Ok(Some(*format));
+        }
+        let Some(place) = self.pairs.iter().position(|(option, _)| option == "format") else {
+            return Ok(Format::of_name(&self.first).map(|(format, _)| format));
+        };
+        match &self.pairs.remove(place).1 {
+            OptionValue::One(name) if name.eq_ignore_ascii_case("text") => {
+                let error = Error::unsupported("COPY from a file reads csv, json, parquet and arrow");
+                Err(error.with_code("0A000").with_hint("FORMAT csv, DELIMITER E'\\t' reads tabs"))
+            }
+            value => Format::from_name(&value.texts()?.concat()).map(Some),
+        }
+    }
+
+    /// What the function's name says of JSON.
+    fn set_form_of_json(&self, options: &mut OpenOptions) {
+        if matches!(self.name, "read_json_objects" | "read_json_objects_auto" | "read_ndjson_objects") {
+            (options.json.whole, options.json.untyped) = (true, true);
+        }
+        if self.name.starts_with("read_ndjson") {
+            options.json.array = Some(false);
+        }
+    }
+
+    /// Whether a COPY says HEADER MATCH; it has a header then.
+    fn take_header_match(&mut self) -> bool {
+        let header = self.pairs.iter_mut().find(|(option, value)| {
+            let is_match = matches!(value, OptionValue::One(value) if value.eq_ignore_ascii_case("match"));
+            self.name == COPY_FROM && option == "header" && is_match
+        });
+        let Some((_, value)) = header else { return false };
+        *value = OptionValue::One("true".to_owned());
+        true
+    }
 }
 
 impl Around<'_> {
@@ -62,118 +137,114 @@ impl Around<'_> {
         if !self.planner.names_files() {
             self.planner.may_use_files(name)?;
         }
-        let wrong = |what: String| Error::input(what).with_code("42601");
-        let mut given = arguments.iter().filter(|(option, _)| option.is_none()).map(|(_, value)| value);
-        let (location, table) = (given.next(), given.next().filter(|_| name == "sqlite_scan"));
-        let count = arguments.iter().filter(|(option, _)| option.is_none()).count();
-        let (Some(location), true) = (location, count == 1 + usize::from(table.is_some())) else {
-            return Err(wrong(format!("{name}() takes a file's name, or a list of names, and options by their names")));
-        };
-        let locations = location.texts()?;
-        let Some((first, more)) = locations.split_first() else {
-            return Err(wrong(format!("{name}() takes at least one file")));
-        };
-        let named = arguments.iter().filter_map(|(option, value)| Some((option.clone()?, value.clone())));
-        let mut pairs = named.collect::<Vec<_>>();
-        pairs.extend(table.map(|table| ("table".to_owned(), table.clone())));
+        let mut call = FileCall::of(name, arguments)?;
         let disk = &self.at.options.files;
-        let relation = RelationName::new(DEFAULT_SCHEMA, name);
-        if name == "glob" {
+        if let Some(told) = self.told(&call)? {
+            return self.computed(&RelationName::new(DEFAULT_SCHEMA, name), told);
+        }
+        let mut options = OpenOptions { also: call.more.clone(), ..OpenOptions::default() };
+        options.format = call.take_format()?;
+        self.take_moment(&mut call, &mut options)?;
+        self.take_rejects(&mut call, &mut options)?;
+        call.set_form_of_json(&mut options);
+        let matches_header = call.take_header_match();
+        // Names of columns come before their types, which may be listed.
+        call.pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
+        set_all(&mut options, &call.pairs, &|text| self.type_named(text))?;
+        if name == COPY_FROM {
+            self.set_copied_columns(&call.first, &mut options, matches_header)?;
+        }
+        if name == "sniff_csv" {
+            let told = sniffed(&call.first, &options, disk.clone())?;
+            return self.computed(&RelationName::new(DEFAULT_SCHEMA, name), told);
+        }
+        let named = if name == COPY_FROM { None } else { self.with_file_names(&call.first, options.clone()) };
+        let table: Arc<dyn Table> = match named {
+            Some(table) => table,
+            None => FileRelation::new(&call.first, options, disk.clone()).table()?,
+        };
+        self.names.not_reusable();
+        Ok(Named::Table { table, name: name.to_owned(), key: vec![] })
+    }
+
+    /// What a function tells about files, or has of them as values; `None` for one that reads their rows.
+    fn told(&self, call: &FileCall<'_>) -> Result<Option<RecordBatch>> {
+        let disk = &self.at.options.files;
+        if call.name == "glob" {
             let mut files = Vec::new();
-            for location in &locations {
+            for location in call.locations() {
                 files.extend(matching_files(location, disk)?);
             }
             let column: ArrayRef = Arc::new(StringViewArray::from_iter_values(files));
             let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8View, true)]));
-            return self.computed(&relation, RecordBatch::try_new(schema, vec![column]).map_err(from_arrow)?);
+            return RecordBatch::try_new(schema, vec![column]).map_err(from_arrow).map(Some);
         }
-        if whole_files::is_one(name) {
-            return self.computed(&relation, self.whole_files(name == "read_text", &locations)?);
+        let locations = || call.locations().cloned().collect::<Vec<_>>();
+        if whole_files::is_one(call.name) {
+            return self.whole_files(call.name == "read_text", &locations()).map(Some);
         }
-        if let Some((_, about)) = ABOUT.iter().find(|(known, _)| *known == name) {
-            set_all(&mut OpenOptions { format: Some(Format::Arrow), ..OpenOptions::default() }, &pairs, &|text| {
-                self.type_named(text)
-            })?;
-            return self.computed(&relation, about_parquet(&locations, *about, disk)?);
+        if call.name == whole_files::SHEET {
+            if !call.more.is_empty() {
+                return Err(Error::input(format!("{}() takes one file", call.name)).with_code("42601"));
+            }
+            return self.sheet(&call.first, &call.pairs).map(Some);
         }
-        let mut options = OpenOptions { also: more.to_vec(), ..OpenOptions::default() };
-        options.format = match READERS.iter().find(|(known, _)| *known == name) {
-            Some((_, format)) => Some(*format),
-            None => match pairs.iter().position(|(option, _)| option == "format") {
-                Some(place) => match &pairs.remove(place).1 {
-                    OptionValue::One(name) if name.eq_ignore_ascii_case("text") => {
-                        let error = Error::unsupported("COPY from a file reads csv, json, parquet and arrow");
-                        return Err(error.with_code("0A000").with_hint("FORMAT csv, DELIMITER E'\\t' reads tabs"));
-                    }
-                    value => Some(Format::from_name(&value.texts()?.concat())?),
-                },
-                None => Format::of_name(first).map(|(format, _)| format),
-            },
-        };
-        for (option, value) in &mut pairs {
-            let is_time = matches!(option.as_str(), "timestamp" | "snapshot_from_timestamp");
-            if let (Some(Format::Delta | Format::Iceberg), true, OptionValue::One(text)) =
-                (options.format, is_time, value)
-            {
+        let Some((_, about)) = ABOUT.iter().find(|(known, _)| *known == call.name) else { return Ok(None) };
+        let mut options = OpenOptions { format: Some(Format::Arrow), ..OpenOptions::default() };
+        set_all(&mut options, &call.pairs, &|text| self.type_named(text))?;
+        about_parquet(&locations(), *about, disk).map(Some)
+    }
+
+    /// The moment of a lake's table, which is a time in the session's zone.
+    fn take_moment(&self, call: &mut FileCall<'_>, options: &mut OpenOptions) -> Result<()> {
+        if !matches!(options.format, Some(Format::Delta | Format::Iceberg)) {
+            return Ok(());
+        }
+        let is_time = |option: &str| matches!(option, "timestamp" | "snapshot_from_timestamp");
+        for (option, value) in &call.pairs {
+            if let (true, OptionValue::One(text)) = (is_time(option), value) {
                 options.moment = Some(moment_of(text, &self.zone)?);
             }
         }
         if options.moment.is_some() {
-            pairs.retain(|(option, _)| !matches!(option.as_str(), "timestamp" | "snapshot_from_timestamp"));
+            call.pairs.retain(|(option, _)| !is_time(option));
         }
+        Ok(())
+    }
+
+    /// Whether records that are left out are kept.
+    fn take_rejects(&self, call: &mut FileCall<'_>, options: &mut OpenOptions) -> Result<()> {
         if matches!(options.format, Some(Format::Csv | Format::Json))
-            && let Some(place) = pairs.iter().position(|(option, _)| option == "store_rejects")
-            && truth(&pairs[place].1.texts()?.concat())?
+            && let Some(place) = call.pairs.iter().position(|(option, _)| option == "store_rejects")
+            && truth(&call.pairs[place].1.texts()?.concat())?
         {
-            pairs.remove(place);
+            call.pairs.remove(place);
             (options.ignore_errors, options.rejects) = (true, Some(self.planner.rejects.clone()));
         }
-        if matches!(name, "read_json_objects" | "read_json_objects_auto" | "read_ndjson_objects") {
-            (options.json.whole, options.json.untyped) = (true, true);
-        }
-        if name.starts_with("read_ndjson") {
-            options.json.array = Some(false);
-        }
-        // HEADER MATCH of a COPY.
-        let header = pairs.iter_mut().find(|(option, value)| {
-            let is_match = matches!(value, OptionValue::One(value) if value.eq_ignore_ascii_case("match"));
-            name == COPY_FROM && option == "header" && is_match
-        });
-        let matches = header.is_some();
-        if let Some((_, value)) = header {
-            *value = OptionValue::One("true".to_owned());
-        }
-        // Names of columns come before their types, which may be listed.
-        pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
-        set_all(&mut options, &pairs, &|text| self.type_named(text))?;
-        if name == COPY_FROM {
-            (options.csv.in_order, options.csv.quotes_inside) = (true, true);
-            let columns = self.copied.borrow().clone();
-            if let (true, Some(columns)) = (matches, &columns) {
-                let found = FileRelation::new(first, options.clone(), disk.clone()).table()?.schema();
-                check_header(&found, columns)?;
-            }
-            options.schema = match (columns, options.format) {
-                (None, _) => None,
-                (Some(columns), None | Some(Format::Csv)) => Some(Arc::new(of_text_files(&columns))),
-                (Some(columns), Some(Format::Json)) => Some(columns),
-                // These say what their values are, which are assigned as those of an INSERT.
-                (Some(columns), Some(_)) => {
-                    let own = FileRelation::new(first, options.clone(), disk.clone()).table()?.schema();
-                    Some(Arc::new(as_in_files(&columns, &own)))
-                }
-            };
-        }
-        if name == "sniff_csv" {
-            return self.computed(&relation, sniffed(first, &options, disk.clone())?);
-        }
-        let named = if name == COPY_FROM { None } else { self.with_file_names(first, options.clone()) };
-        let table: Arc<dyn Table> = match named {
-            Some(table) => table,
-            None => FileRelation::new(first, options, disk.clone()).table()?,
+        Ok(())
+    }
+
+    /// The columns of a file that is copied into a table: those of the table, as far as files have their types.
+    fn set_copied_columns(&self, file: &str, options: &mut OpenOptions, matches_header: bool) -> Result<()> {
+        (options.csv.in_order, options.csv.quotes_inside) = (true, true);
+        let found = |options: &OpenOptions| {
+            let table = FileRelation::new(file, options.clone(), self.at.options.files.clone()).table()?;
+            Ok::<_, Error>(table.schema())
         };
-        self.names.not_reusable();
-        Ok(Named::Table { table, name: name.to_owned(), key: vec![] })
+        let Some(columns) = self.copied.borrow().clone() else {
+            options.schema = None;
+            return Ok(());
+        };
+        if matches_header {
+            check_header(found(options)?.as_ref(), &columns)?;
+        }
+        options.schema = Some(match options.format {
+            None | Some(Format::Csv) => Arc::new(of_text_files(&columns)),
+            Some(Format::Json) => columns,
+            // These say what their values are, which are assigned as those of an INSERT.
+            Some(_) => Arc::new(as_in_files(&columns, found(options)?.as_ref())),
+        });
+        Ok(())
     }
 
     /// A table of files with their names, and of Parquet files with the numbers of rows, where the statement has missed

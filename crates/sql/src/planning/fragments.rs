@@ -9,7 +9,8 @@ use diligence_types::SqlType;
 use sqlparser::ast::{self, Expr, SqlOption};
 
 use super::around::Around;
-use super::definitions::{lower, refuse_twice};
+use super::column_names::refuse_twice;
+use super::definitions::lower;
 use super::tables::Declaration;
 use crate::binder;
 use crate::errors;
@@ -187,7 +188,7 @@ pub(super) fn ordered(query: &ast::Query, places: &[usize]) -> Result<ast::Query
     if places.is_empty() {
         return Ok(query.clone());
     }
-    let places = places.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let places = places.iter().map(|place| format!("{place} ASC")).collect::<Vec<_>>().join(", ");
     let mut ordered = crate::parse::query(&format!("SELECT * FROM (SELECT 1) AS rows ORDER BY {places}"))?;
     if let ast::SetExpr::Select(select) = ordered.body.as_mut() {
         for from in &mut select.from {

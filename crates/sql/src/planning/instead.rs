@@ -9,8 +9,8 @@ use diligence_catalog::{Object, Relation, Resolved};
 use sqlparser::ast::{self, Ident, ObjectName, TableFactor, UpdateTableFromKind, With};
 
 use super::around::Around;
+use super::bound::{BoundStatement, schema_of};
 use super::changes::{ChangedTable, names_columns, others};
-use super::statements::{BoundStatement, schema_of};
 use super::writes::places;
 use crate::binder::{self, BoundChange, BoundLater, Given, Overriding};
 use crate::write::instead::InsteadWriter;

@@ -131,7 +131,7 @@ impl Around<'_> {
         let missing = || Error::input(format!("REINDEX {kind} takes a name")).with_code("42601");
         let all = |tables| Maintenance::Reindex { tables, only: None };
         if kind == "INDEX" {
-            let name = self.relation_name(name.ok_or_else(missing)?)?;
+            let name = self.index_name(name.ok_or_else(missing)?)?;
             let Some((object, key)) = self.index_named(&name) else {
                 return Err(match snapshot.get(&name) {
                     Some(_) => Error::input(format!("\"{}\" is not an index", name.name)).with_code("42809"),

@@ -5,13 +5,14 @@
 
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::Materialized;
-use diligence_catalog::{Object, Relation, Resolved};
+use diligence_catalog::{Relation, Resolved};
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, SetExpr, TableFactor};
 
 use super::around::Around;
-use super::definitions::{rename, unwritable};
-use super::statements::{BoundStatement, declared_schema};
+use super::bound::{BoundStatement, declared_schema};
+use super::column_names::rename;
 use super::tables::Declaration;
+use super::writable::unwritable;
 use crate::binder::{self, Bound, Context};
 use crate::parse::{NO_DATA, REFRESH};
 use crate::statement::{Command, Statement, nullable};
@@ -20,17 +21,6 @@ use crate::write::native::{Layout, NativeTarget, NewTable};
 /// Whether CALL is REFRESH MATERIALIZED VIEW.
 pub(super) fn is_refresh(call: &ast::Function) -> bool {
     matches!(call.name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value == REFRESH))
-}
-
-/// Fails with 42809 if an object is a materialized view.
-pub(super) fn refuse_materialized(object: &Object) -> Result<()> {
-    match object.relation.materialized() {
-        None => Ok(()),
-        Some(_) => {
-            let error = Error::input(format!("cannot change materialized view \"{}\"", object.name.name));
-            Err(error.with_code("42809").with_hint("REFRESH MATERIALIZED VIEW computes its rows anew"))
-        }
-    }
 }
 
 impl Around<'_> {

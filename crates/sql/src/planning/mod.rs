@@ -21,11 +21,15 @@ mod appends;
 mod around;
 mod attach;
 mod authority;
+mod bound;
 mod called;
 mod calls;
 mod changes;
 mod collations;
 mod column_clauses;
+mod column_names;
+mod conflicts;
+mod context;
 mod definitions;
 mod depends;
 mod describing;
@@ -66,6 +70,7 @@ mod triggers;
 mod upkeep;
 mod whole_files;
 mod whole_names;
+mod writable;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};
@@ -103,6 +108,7 @@ use self::prepared::Prepared;
 pub use self::prepared::PreparedInfo;
 pub use self::settings::PlannerOption;
 use crate::algebra::Constant;
+use crate::default_order::DefaultOrder;
 use crate::facts::Facts;
 use crate::kept_order::KeptOrder;
 use crate::parse::{self, Parsed};
@@ -195,6 +201,8 @@ pub(crate) struct SessionParts {
     pub(crate) uses_index: bool,
     /// When rows come in the order of what they are read from.
     pub(crate) kept_order: KeptOrder,
+    /// What ORDER BY means where a statement does not say it.
+    pub(crate) default_order: DefaultOrder,
     /// The configuration of text search that functions take which are given none.
     pub(crate) search_configuration: Configuration,
     /// How dates and intervals are read and written.
@@ -229,6 +237,7 @@ impl SessionParts {
             path,
             uses_index: true,
             kept_order,
+            default_order: DefaultOrder::default(),
             search_configuration,
             styles,
             id: Self::next_id(),
@@ -242,6 +251,7 @@ impl SessionParts {
             path: self.path.clone(),
             uses_index: self.uses_index,
             kept_order: self.kept_order,
+            default_order: self.default_order,
             search_configuration: self.search_configuration,
             styles: self.styles,
             id: Self::next_id(),

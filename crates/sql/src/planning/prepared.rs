@@ -10,7 +10,7 @@ use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
-use super::statements::BoundStatement;
+use super::bound::BoundStatement;
 use super::{Planned, Planner};
 use crate::algebra::{Constant, Scalar};
 use crate::binder;

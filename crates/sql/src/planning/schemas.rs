@@ -11,7 +11,7 @@ use sqlparser::ast::{self, AlterTableOperation, ArrayElemTypeDef, DataType, Iden
 use super::altered_kind::AlteredKind;
 use super::around::Around;
 use super::authority::Words;
-use super::statements::BoundStatement;
+use super::bound::BoundStatement;
 use crate::following::NewName;
 use crate::parse::{self, SyntaxTree};
 use crate::statement::{Command, Statement};

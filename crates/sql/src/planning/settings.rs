@@ -12,6 +12,7 @@ use sqlparser::ast;
 
 use super::path::{DEFAULT_PATH, SEARCH_PATH, SearchPath};
 use super::{Planner, SessionParts};
+use crate::default_order::{NullsOrder, is_descending};
 use crate::kept_order::KeptOrder;
 use crate::statement::Statement;
 
@@ -31,6 +32,10 @@ const INDEX_SCAN: &str = "enable_indexscan";
 
 /// The setting for the order of rows that a statement says no order for.
 const PRESERVE_ORDER: &str = "preserve_order";
+
+/// DuckDB's settings for the order that ORDER BY does not say.
+const DEFAULT_DIRECTION: &str = "default_order";
+const DEFAULT_NULLS: &str = "default_null_order";
 
 /// The setting for the configuration of text search.
 const SEARCH_CONFIGURATION: &str = "default_text_search_config";
@@ -125,6 +130,19 @@ impl Planner {
             description: "Whether rows of one table come in its order where a statement asks for none: on, off, or auto, for \
                           files where it costs little",
         };
+        let direction = PlannerOption {
+            name: DEFAULT_DIRECTION,
+            value: if session.default_order.descending { "desc" } else { "asc" }.to_owned(),
+            default: "asc".to_owned(),
+            description: "The direction of ORDER BY where a statement does not say it: asc or desc",
+        };
+        let nulls = PlannerOption {
+            name: DEFAULT_NULLS,
+            value: session.default_order.nulls.name().to_owned(),
+            default: NullsOrder::default().name().to_owned(),
+            description: "Where ORDER BY puts NULLs if a statement does not say it: nulls_first, nulls_last, \
+                          nulls_first_on_asc_last_on_desc or nulls_last_on_asc_first_on_desc",
+        };
         let configuration = PlannerOption {
             name: SEARCH_CONFIGURATION,
             value: format!("pg_catalog.{}", session.search_configuration.name()),
@@ -149,7 +167,8 @@ impl Planner {
             default: Styles::default().shown_bytes().to_owned(),
             description: "How bytes are written: hex, or escape, with the characters of ASCII as they are",
         };
-        settings.chain([path, index_scan, order, configuration, dates, intervals, bytes]).collect()
+        let orders = [order, direction, nulls];
+        settings.chain([path, index_scan]).chain(orders).chain([configuration, dates, intervals, bytes]).collect()
     }
 
     /// Temporary objects come first from now on.
@@ -195,6 +214,20 @@ impl Planner {
             })?;
             let mut session = self.session.write();
             *session = session.changed(|parts| parts.kept_order = kept_order);
+            return Ok(());
+        }
+        if [DEFAULT_DIRECTION, DEFAULT_NULLS].contains(&name) {
+            let mut session = self.session.write();
+            let mut order = session.default_order;
+            let is_known = match name {
+                DEFAULT_NULLS => NullsOrder::of_setting(given).map(|nulls| order.nulls = nulls),
+                _ => is_descending(given).map(|descending| order.descending = descending),
+            };
+            if is_known.is_none() {
+                let error = Error::input(format!("invalid value for parameter \"{name}\": \"{given}\""));
+                return Err(error.with_code("22023"));
+            }
+            *session = session.changed(|parts| parts.default_order = order);
             return Ok(());
         }
         if [DATE_STYLE, INTERVAL_STYLE, BYTES_STYLE].contains(&name) {

@@ -5,53 +5,18 @@
 //! which has its rows when they run ([`WrittenRows`]). An expression of the WITH that only reads is put into each
 //! statement that reads it; if it would be another one each time, it runs once as well.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_types::SqlType;
 use sqlparser::ast::{self, Cte, With};
-use sqlparser::tokenizer::Location;
 
 use super::around::Around;
-use super::statements::{BoundStatement, schema_of};
+use super::bound::{BoundPart, BoundSeveral, BoundStatement, schema_of};
 use crate::binder::{self, is_writing, normalized};
 use crate::statement::{AnyWrite, Part, Several};
 use crate::written::WrittenRows;
-
-/// Several statements that are one, with everything that they name found.
-pub(super) struct BoundSeveral {
-    /// Those of the WITH, in their order.
-    before: Vec<BoundPart>,
-    /// The statement itself.
-    pub(super) last: Box<BoundStatement>,
-    /// The types of the parameters of all of them.
-    pub(super) parameters: Vec<SqlType>,
-}
-
-/// A statement of a WITH.
-struct BoundPart {
-    name: String,
-    statement: BoundStatement,
-    gives: Arc<WrittenRows>,
-}
-
-/// What the statements of a WITH give that have been bound, by the places where they end.
-#[derive(Default)]
-pub(super) struct WrittenParts(HashMap<Location, Arc<WrittenRows>>);
-
-impl WrittenParts {
-    /// The rows of one.
-    pub(super) fn of(&self, cte: &Cte) -> Option<Arc<WrittenRows>> {
-        self.0.get(&end_of(cte)).cloned()
-    }
-}
-
-fn end_of(cte: &Cte) -> Location {
-    cte.closing_paren_token.0.span.start
-}
 
 /// Whether a statement of a query's WITH writes.
 pub(super) fn writes_before(query: &ast::Query) -> bool {
@@ -91,7 +56,7 @@ impl Around<'_> {
             };
             let version = self.planner.catalogs().catalog().next_table_version();
             let gives = WrittenRows::new(&name, schema, version);
-            self.written.borrow_mut().0.insert(end_of(cte), gives.clone());
+            self.written.borrow_mut().add(cte, gives.clone());
             before.push(BoundPart { name, statement, gives });
         }
         let last = Box::new(self.bind_body(query, query.with.as_ref())?);

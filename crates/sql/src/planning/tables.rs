@@ -22,7 +22,8 @@ use sqlparser::ast::{
 use super::around::Around;
 use super::called::called_after;
 use super::column_clauses::refuse_conflicts;
-use super::definitions::{lower, refuse_twice};
+use super::column_names::refuse_twice;
+use super::definitions::lower;
 use crate::binder::{self, Target};
 use crate::errors;
 use crate::parse::{EQUAL_NULLS, EXCLUDES, INCLUDED, LIKE};
@@ -529,6 +530,9 @@ impl Around<'_> {
             let message = format!("column \"{column}\" referenced in ON DELETE SET action must be part of foreign key");
             return Err(Error::input(message).with_code("42P10"));
         }
+        if columns.iter().any(|column| declaration.rules.generated.contains_key(column)) {
+            refuse_setting(on_delete, on_update)?;
+        }
         let reference =
             Reference { name, columns, table, referred, on_delete, on_update, deferral, set_columns, is_full };
         declaration.rules.references.push(reference);
@@ -626,6 +630,18 @@ pub(super) fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>)
         (Some(true), _) => Ok(Deferral::Immediate),
         _ => Ok(Deferral::Never),
     }
+}
+
+/// Fails with 42601 if what a reference does would set its columns, which are generated.
+fn refuse_setting(on_delete: ReferenceAction, on_update: ReferenceAction) -> Result<()> {
+    let sets = |action: ReferenceAction| matches!(action, ReferenceAction::SetNull | ReferenceAction::SetDefault);
+    let event = match (sets(on_update) || on_update == ReferenceAction::Cascade, sets(on_delete)) {
+        (true, _) => "UPDATE",
+        (false, true) => "DELETE",
+        (false, false) => return Ok(()),
+    };
+    let message = format!("invalid ON {event} action for foreign key constraint containing generated column");
+    Err(Error::input(message).with_code("42601"))
 }
 
 fn action(given: Option<ReferentialAction>) -> Result<ReferenceAction> {

@@ -1,4 +1,6 @@
-//! CREATE, ALTER and DROP TRIGGER, and which triggers a statement runs.
+//! ALTER and DROP TRIGGER, and which triggers a statement runs. [`created`] has CREATE TRIGGER.
+
+mod created;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -7,25 +9,24 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::{Privilege, Topic};
-use diligence_catalog::rules::{Deferral, ReferenceAction};
-use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent, TriggerState};
+use diligence_catalog::authority::Topic;
+use diligence_catalog::rules::ReferenceAction;
+use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerState};
 use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
 use super::authority::Words;
-use super::definitions::unwritable;
+use super::bound::BoundStatement;
 use super::function_users::{asks, computed_by, without_calls};
-use super::materialized::refuse_materialized;
-use super::statements::BoundStatement;
+use super::writable::{refuse_materialized, unwritable};
 use crate::binder::Bound;
 use crate::parse;
 use crate::procedural::{Block, Gives, Procedure, Sql, Step};
 use crate::routines::{Body, Definition};
 use crate::session_functions::DEPTH;
 use crate::statement::{Command, Query, Statement};
-use crate::walking::{each_expression, each_expression_mut};
+use crate::walking::each_expression_mut;
 use crate::write::triggers::{ComputedLater, Fired, Followers, Operation, Triggers};
 use crate::written::WrittenRows;
 
@@ -33,150 +34,6 @@ use crate::written::WrittenRows;
 const AROUND: usize = usize::MAX - 1;
 
 impl Around<'_> {
-    /// CREATE TRIGGER; the words behind CREATE.
-    pub(super) fn create_trigger(&self, words: &mut Words) -> Result<BoundStatement> {
-        const TAG: &str = "CREATE TRIGGER";
-        let or_replace = words.take(&["or", "replace"]);
-        let is_constraint = words.take(&["constraint"]);
-        if is_constraint && or_replace {
-            let message = "CREATE OR REPLACE CONSTRAINT TRIGGER is not supported";
-            let error = Error::unsupported(message).with_code("0A000");
-            return Err(error.with_hint("DROP TRIGGER it first"));
-        }
-        words.expect(&["trigger"])?;
-        let name = words.name()?.0;
-        let is_before = !is_constraint && words.take(&["before"]);
-        let is_instead = !is_constraint && !is_before && words.take(&["instead", "of"]);
-        if !is_before && !is_instead {
-            words.expect(&["after"])?;
-        }
-        let mut events = Vec::new();
-        loop {
-            events.push(if words.take(&["insert"]) {
-                TriggerEvent::Insert
-            } else if words.take(&["delete"]) {
-                TriggerEvent::Delete
-            } else if words.take(&["update"]) {
-                let columns = match words.take(&["of"]) {
-                    true => words.list(|words| Ok(words.name()?.0))?,
-                    false => vec![],
-                };
-                TriggerEvent::Update(columns)
-            } else if words.take(&["truncate"]) {
-                TriggerEvent::Truncate
-            } else {
-                return Err(words.wrong());
-            });
-            if !words.take(&["or"]) {
-                break;
-            }
-        }
-        refuse_repeated(&events)?;
-        words.expect(&["on"])?;
-        let table = self.granted(&words.object()?, Privilege::Trigger)?;
-        let constraint = if is_constraint { Some(deferral(words)?) } else { None };
-        let (mut old_rows, mut new_rows) = (None, None);
-        if !is_constraint && words.take(&["referencing"]) {
-            while words.come(&["old"]) || words.come(&["new"]) {
-                let is_old = words.word()? == "old";
-                if words.take(&["row"]) || !words.take(&["table"]) {
-                    let message = "ROW variable naming in the REFERENCING clause is not supported";
-                    let error = Error::unsupported(message).with_code("0A000");
-                    return Err(error.with_hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
-                }
-                let _ = words.take(&["as"]);
-                let name = words.name()?.0;
-                let place = if is_old { &mut old_rows } else { &mut new_rows };
-                if place.replace(name).is_some() {
-                    let which = if is_old { "OLD" } else { "NEW" };
-                    let message = format!("{which} TABLE cannot be specified multiple times");
-                    return Err(Error::input(message).with_code("42P17"));
-                }
-            }
-        }
-        let mut is_row = false;
-        if is_constraint {
-            words.expect(&["for", "each", "row"])?;
-            is_row = true;
-        } else if words.take(&["for"]) {
-            let _ = words.take(&["each"]);
-            is_row = words.take(&["row"]);
-            if !is_row {
-                words.expect(&["statement"])?;
-            }
-        }
-        let when = match words.take(&["when"]) {
-            true => {
-                let condition = words.parenthesized().ok_or_else(|| words.wrong())?;
-                refuse_sides(&condition, &events, is_row)?;
-                Some(self.with_held_names(with_whole_names(&condition)))
-            }
-            false => None,
-        };
-        words.expect(&["execute"])?;
-        if !words.take(&["function"]) {
-            words.expect(&["procedure"])?;
-        }
-        let function = self.relation_name(&words.object()?)?;
-        let function = RelationName::of_routine(&function.schema, &function.name, Some(""));
-        words.expect(&["("])?;
-        let mut arguments = Vec::new();
-        while !words.take(&[")"]) {
-            arguments.push(match words.text() {
-                Ok(text) => text,
-                Err(_) => match words.number() {
-                    Ok(number) => number.to_string(),
-                    Err(_) => words.name()?.0,
-                },
-            });
-            let _ = words.take(&[","]);
-        }
-        words.end()?;
-        let object = self.with_own_triggers(&table)?;
-        let trigger = Trigger {
-            name,
-            is_before,
-            is_instead,
-            is_row,
-            events,
-            when,
-            function,
-            arguments,
-            state: TriggerState::Origin,
-            old_rows,
-            new_rows,
-            constraint,
-        };
-        refuse_of(&trigger, &object)?;
-        refuse_combination(&trigger)?;
-        let columns = columns_of(&object)?;
-        for event in &trigger.events {
-            let TriggerEvent::Update(of) = event else { continue };
-            if let Some(column) = of.iter().find(|column| columns.iter().all(|(known, _)| known != *column)) {
-                let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
-                return Err(Error::input(message).with_code("42703"));
-            }
-        }
-        // Looked at now, so that mistakes are those of this statement.
-        self.fired(&trigger, &columns, vec![Operation::Insert], None)?;
-        let mut triggers = object.relation.triggers().to_vec();
-        let known = triggers.iter().position(|known| known.name == trigger.name);
-        match known {
-            Some(place) if or_replace && triggers[place].constraint.is_some() => {
-                let message =
-                    format!("trigger \"{}\" for relation \"{}\" is a constraint trigger", trigger.name, table.name);
-                return Err(Error::input(message).with_code("42710"));
-            }
-            Some(place) if or_replace => triggers[place] = trigger,
-            Some(_) => {
-                let message = format!("trigger \"{}\" for relation \"{}\" already exists", trigger.name, table.name);
-                return Err(Error::input(message).with_code("42710"));
-            }
-            None => triggers.push(trigger),
-        }
-        self.with_triggers(&object, triggers, TAG)
-    }
-
     /// A table or view that may have triggers.
     fn with_own_triggers(&self, name: &RelationName) -> Result<Arc<Object>> {
         let found = self.at.snapshot.get(name).ok_or_else(|| self.unknown(name))?;
@@ -195,7 +52,8 @@ impl Around<'_> {
             Relation::Native(native) => self.with_rules(object, native, tag, |rules| rules.triggers = triggers),
             Relation::View(view) => {
                 let view = Arc::new(view.with_triggers(triggers));
-                let commands = vec![Command::CreateView { name: object.name.clone(), view, or_replace: true }];
+                let commands =
+                    vec![Command::CreateView { name: object.name.clone(), view, or_replace: true, stands_on: vec![] }];
                 Ok(BoundStatement::Other(Statement::Command(Command::All { commands, tag })))
             }
             _ => Err(Error::bug("what has no triggers gets some")),
@@ -618,145 +476,6 @@ fn asked_outside(condition: &str) -> Result<String> {
     });
     debug_assert!(done.is_continue());
     Ok(if asks { tree.to_string() } else { condition.to_owned() })
-}
-
-/// When a constraint trigger runs, as the words behind its table say.
-fn deferral(words: &mut Words) -> Result<Deferral> {
-    if words.take(&["from"]) {
-        let error = Error::unsupported("CREATE CONSTRAINT TRIGGER … FROM is not supported").with_code("0A000");
-        return Err(error.with_hint("leave FROM out: it names the other table of a foreign key, and nothing else"));
-    }
-    let (mut deferrable, mut initially) = (None, None);
-    loop {
-        if words.take(&["not", "deferrable"]) {
-            deferrable = Some(false);
-        } else if words.take(&["deferrable"]) {
-            deferrable = Some(true);
-        } else if words.take(&["initially", "deferred"]) {
-            initially = Some(true);
-        } else if words.take(&["initially", "immediate"]) {
-            initially = Some(false);
-        } else {
-            break;
-        }
-    }
-    match (deferrable, initially) {
-        (Some(false), Some(true)) => {
-            Err(Error::input("constraint declared INITIALLY DEFERRED must be DEFERRABLE").with_code("42601"))
-        }
-        (_, Some(true)) => Ok(Deferral::Deferred),
-        (Some(true), _) => Ok(Deferral::Immediate),
-        _ => Ok(Deferral::Never),
-    }
-}
-
-/// Fails with 42601 if an event comes twice, 42701 if a column of one does.
-fn refuse_repeated(events: &[TriggerEvent]) -> Result<()> {
-    let mut met = HashSet::new();
-    for event in events {
-        if !met.insert(std::mem::discriminant(event)) {
-            return Err(Error::input("duplicate trigger events specified").with_code("42601"));
-        }
-        let TriggerEvent::Update(columns) = event else { continue };
-        let mut names = HashSet::new();
-        if let Some(column) = columns.iter().find(|column| !names.insert(*column)) {
-            return Err(Error::input(format!("column \"{column}\" specified more than once")).with_code("42701"));
-        }
-    }
-    Ok(())
-}
-
-/// Fails with 42P17 if the condition of a trigger names a row that there is not.
-fn refuse_sides(condition: &str, events: &[TriggerEvent], is_row: bool) -> Result<()> {
-    let (mut old, mut new) = (false, false);
-    let _ = each_expression(&parse::expression(condition)?, |part| {
-        let name = match part {
-            ast::Expr::Identifier(name) => Some(name),
-            ast::Expr::CompoundIdentifier(names) => names.first(),
-            _ => None,
-        };
-        old |= name.is_some_and(|name| name.value.eq_ignore_ascii_case("old"));
-        new |= name.is_some_and(|name| name.value.eq_ignore_ascii_case("new"));
-        ControlFlow::Continue(())
-    });
-    let message = match () {
-        () if !is_row && (old || new) => "statement trigger's WHEN condition cannot reference column values",
-        () if old && events.iter().any(|event| matches!(event, TriggerEvent::Insert)) => {
-            "INSERT trigger's WHEN condition cannot reference OLD values"
-        }
-        () if new && events.iter().any(|event| matches!(event, TriggerEvent::Delete)) => {
-            "DELETE trigger's WHEN condition cannot reference NEW values"
-        }
-        () => return Ok(()),
-    };
-    Err(Error::input(message).with_code("42P17"))
-}
-
-/// Fails with what PostgreSQL says of parts of CREATE TRIGGER that do not go together.
-fn refuse_combination(trigger: &Trigger) -> Result<()> {
-    let has = |wanted: fn(&TriggerEvent) -> bool| trigger.events.iter().any(wanted);
-    let is_update = |event: &TriggerEvent| matches!(event, TriggerEvent::Update(_));
-    let refuse = |message: &str, code: &'static str| Err(Error::unsupported(message).with_code(code));
-    let truncates = has(|event| *event == TriggerEvent::Truncate);
-    if trigger.is_instead && !trigger.is_row {
-        return refuse("INSTEAD OF triggers must be FOR EACH ROW", "0A000");
-    }
-    if trigger.is_instead && trigger.when.is_some() {
-        return refuse("INSTEAD OF triggers cannot have WHEN conditions", "0A000");
-    }
-    if trigger.is_instead && has(|event| matches!(event, TriggerEvent::Update(columns) if !columns.is_empty())) {
-        return refuse("INSTEAD OF triggers cannot have column lists", "0A000");
-    }
-    if truncates && trigger.is_row {
-        return refuse("TRUNCATE FOR EACH ROW triggers are not supported", "0A000");
-    }
-    if trigger.old_rows.is_none() && trigger.new_rows.is_none() {
-        return Ok(());
-    }
-    if trigger.is_before {
-        return refuse("transition table name can only be specified for an AFTER trigger", "42P17");
-    }
-    if truncates {
-        return refuse("TRUNCATE triggers with transition tables are not supported", "0A000");
-    }
-    if trigger.events.len() > 1 {
-        return refuse("transition tables cannot be specified for triggers with more than one event", "0A000");
-    }
-    if has(|event| matches!(event, TriggerEvent::Update(columns) if !columns.is_empty())) {
-        return refuse("transition tables cannot be specified for triggers with column lists", "0A000");
-    }
-    if trigger.new_rows.is_some() && !has(|event| *event == TriggerEvent::Insert) && !has(is_update) {
-        return refuse("NEW TABLE can only be specified for an INSERT or UPDATE trigger", "42P17");
-    }
-    if trigger.old_rows.is_some() && !has(|event| *event == TriggerEvent::Delete) && !has(is_update) {
-        return refuse("OLD TABLE can only be specified for a DELETE or UPDATE trigger", "42P17");
-    }
-    if trigger.old_rows == trigger.new_rows {
-        return refuse("OLD TABLE name and NEW TABLE name cannot be the same", "42P17");
-    }
-    Ok(())
-}
-
-/// Fails with 42809 for triggers that a table, or a view, cannot have.
-fn refuse_of(trigger: &Trigger, object: &Object) -> Result<()> {
-    let refuse = |detail: &str| {
-        let message = format!("\"{}\" is {}", object.name.name, object.relation.a_kind());
-        Err(Error::input(message).with_code("42809").with_detail(detail))
-    };
-    let is_view = matches!(object.relation, Relation::View(_));
-    if !is_view && trigger.is_instead {
-        return refuse("Tables cannot have INSTEAD OF triggers.");
-    }
-    if is_view && trigger.is_row && !trigger.is_instead {
-        return refuse("Views cannot have row-level BEFORE or AFTER triggers.");
-    }
-    if is_view && trigger.events.contains(&TriggerEvent::Truncate) {
-        return refuse("Views cannot have TRUNCATE triggers.");
-    }
-    if is_view && (trigger.old_rows.is_some() || trigger.new_rows.is_some()) {
-        return refuse("Triggers on views cannot have transition tables.");
-    }
-    Ok(())
 }
 
 /// The columns of a table or a view.

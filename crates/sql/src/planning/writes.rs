@@ -10,18 +10,19 @@ use diligence_storage::Table;
 use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, TableObject, With};
 
 use super::around::Around;
+use super::bound::BoundStatement;
 use super::changes::{ChangedTable, Meant};
-use super::definitions::{refuse_twice, unwritable};
+use super::column_names::refuse_twice;
+use super::conflicts::InsertedRows;
 use super::fields::inserted_whole;
 use super::file_functions::copied;
-use super::materialized::refuse_materialized;
-use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
-use crate::binder::{self, BoundChange, BoundJudgement, Conflict, Given, KeyTerm, Overriding, Target};
+use super::writable::{refuse_materialized, unwritable};
+use crate::binder::{self, Given, Overriding, Target};
 use crate::errors;
 use crate::external::column_names;
 use crate::parse::{BY_NAME, CopyTo, OVERRIDING, OVERRIDING_USER};
-use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Proposed, Step};
+use crate::write::native::{ChangeWay, Layout, NativeTarget, NativeWriter};
 use crate::write::plan::{copy_plan, insert_plan};
 use crate::write::triggers::{Operation, Triggers};
 use crate::write::{CopyTarget, option_pairs};
@@ -52,6 +53,18 @@ impl InsertClauses {
             }
         }
         Ok(clauses)
+    }
+}
+
+/// The columns that an INSERT gives values for.
+fn given_columns(insert: &ast::Insert, is_by_name: bool, changed: &ChangedTable) -> Result<Given> {
+    match insert.columns.as_slice() {
+        _ if is_by_name => Ok(Given::ByName),
+        [] => Ok(match beside_generated(insert.source.as_deref(), &changed.targets) {
+            Some(places) => Given::Places(places),
+            None => Given::All,
+        }),
+        columns => Ok(Given::Places(places(columns, &changed.targets, &changed.object.name)?)),
     }
 }
 
@@ -170,22 +183,12 @@ impl Around<'_> {
         self.names.uses_object(&object.name, object);
         let insert = &changed.with_conflict(insert)?;
         let insert = &inserted_whole(insert, &changed.targets)?;
-        let given = match insert.columns.as_slice() {
-            _ if clauses.is_by_name => Given::ByName,
-            [] => match beside_generated(insert.source.as_deref(), &changed.targets) {
-                Some(places) => Given::Places(places),
-                None => Given::All,
-            },
-            columns => Given::Places(places(columns, &changed.targets, &object.name)?),
-        };
+        let given = given_columns(insert, clauses.is_by_name, &changed)?;
         let named = match &given {
             Given::Places(places) => places.iter().map(|place| changed.targets[*place].name.as_str()).collect(),
             Given::All | Given::ByName => changed.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(),
         };
         self.check_columns(&object.name, named.into_iter(), Privilege::Insert)?;
-        let returning = insert.returning.as_deref();
-        let source = insert.source.as_deref();
-        let overriding = clauses.overriding;
         let on = match &insert.on {
             None => None,
             Some(ast::OnInsert::OnConflict(on)) => Some(on),
@@ -195,85 +198,12 @@ impl Around<'_> {
         if on.is_some_and(|on| !matches!(on.action, OnConflictAction::DoNothing)) {
             operations.push(Operation::Update);
         }
-        let described = changed.described(returning, with, &operations);
+        let described = changed.described(insert.returning.as_deref(), with, &operations);
+        let overriding = clauses.overriding;
+        let rows = InsertedRows { changed: &changed, table, source: insert.source.as_deref(), given, overriding };
         let (way, bound) = match on {
-            None => {
-                let bound = binder::bind_new_rows(source, &given, overriding, None, &described, self)?;
-                (ChangeWay::Insert { replace: insert.overwrite }, bound)
-            }
-            Some(on) => {
-                let mut key = changed.conflict_key(on.conflict_target.as_ref(), self)?;
-                let is_update = matches!(on.action, OnConflictAction::DoUpdate(_));
-                // DuckDB takes the only key that there is.
-                if key.is_none() && is_update {
-                    key = changed.only_key();
-                }
-                if key.is_none() && is_update {
-                    let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
-                    let error = Error::input(message).with_code("42601");
-                    return Err(error.with_hint("For example, ON CONFLICT (column_name)."));
-                }
-                if matches!((key, &on.action), (Some(key), OnConflictAction::DoUpdate(_)) if !key.kind.is_unique()) {
-                    let message = "ON CONFLICT DO UPDATE not supported with exclusion constraints";
-                    return Err(Error::input(message).with_code("42809").with_hint("DO NOTHING leaves such rows out"));
-                }
-                changed.refuse_deferrable(key)?;
-                match &on.action {
-                    OnConflictAction::DoNothing => {
-                        let bound = binder::bind_new_rows(source, &given, overriding, None, &described, self)?;
-                        (ChangeWay::InsertNew(key.iter().map(|key| key.name.clone()).collect()), bound)
-                    }
-                    OnConflictAction::DoUpdate(update) => {
-                        let assignments = changed.without_fields(&update.assignments)?;
-                        let key = key.ok_or_else(|| Error::bug("DO UPDATE without a key"))?;
-                        let columns = changed.targets.iter().map(|target| &target.name).collect::<Vec<_>>();
-                        let place = |name: &String| columns.iter().position(|column| *column == name).unwrap_or(0);
-                        let computed = key.computed.as_ref();
-                        let expression =
-                            |place: usize| computed.and_then(|computed| computed.expressions.get(place)?.as_deref());
-                        let term = |(at, name): (usize, &String)| match expression(at) {
-                            Some(value) => KeyTerm::Value(value),
-                            None => KeyTerm::Column(place(name)),
-                        };
-                        let conflict = Conflict {
-                            key: key.columns.iter().enumerate().map(term).collect(),
-                            condition: computed.and_then(|computed| computed.condition.as_deref()),
-                            nulls_are_equal: key.nulls_are_equal,
-                            values: changed.values(&assignments)?,
-                            selection: update.selection.as_ref(),
-                        };
-                        let function = computed.map(|computed| computed.function.clone());
-                        let of = function.as_ref().map_or(key.columns.as_slice(), |function| function.columns());
-                        let places = of.iter().map(place).collect::<Vec<_>>();
-                        let sql_types = match &function {
-                            Some(function) => function.sql_types().to_vec(),
-                            None => places.iter().map(|place| changed.targets[*place].sql_type.clone()).collect(),
-                        };
-                        let twice = "ON CONFLICT DO UPDATE command cannot affect row a second time";
-                        let steps = vec![Step::Update, Step::Insert];
-                        let key_name = key.name.clone();
-                        let nulls_are_equal = key.nulls_are_equal;
-                        let key = ConflictKey { places, function, sql_types, nulls_are_equal };
-                        self.set_changed(table.numbered());
-                        if changed.has_triggers_before(Operation::Insert) {
-                            let version = self.next_table_version();
-                            let (rows, judgement) = binder::bind_proposed_rows(
-                                source, &given, overriding, &conflict, &described, version, self,
-                            )?;
-                            let BoundJudgement { change, from } = judgement;
-                            let BoundChange { rows: judged, returning, later } = change;
-                            let judged = self.computes_later(judged, from);
-                            let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
-                            let way = Proposed { layout, steps, twice, key, key_name, judged };
-                            (ChangeWay::Proposed(way), BoundChange { rows, returning, later })
-                        } else {
-                            let bound =
-                                binder::bind_new_rows(source, &given, overriding, Some(&conflict), &described, self)?;
-                            (ChangeWay::Steps { steps, twice, key: Some(key) }, bound)
-                        }
-                    }
-                }
-            }
+            None => (ChangeWay::Insert { replace: insert.overwrite }, rows.bound(None, &described, self)?),
+            Some(on) => self.on_conflict(&rows, on, &described)?,
         };
         let has_steps = matches!(way, ChangeWay::Steps { .. });
         let layout = match way {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::algebra::{ColumnId, Comparison, Join, JoinKind, Relation, Scalar};
+use crate::algebra::{Aggregate, Column, ColumnId, Comparison, Join, JoinKind, Relation, Scalar, SetOperation};
 
 /// A relation whose conditions are evaluated as far down as they can be.
 pub(super) fn pushed(relation: Relation) -> Relation {
@@ -24,48 +24,14 @@ fn operator(relation: Relation, conditions: Vec<Scalar>) -> Relation {
             let all = condition.conjuncts().into_iter().chain(conditions).collect();
             push(*input, all)
         }
-        Relation::Map { input, columns } => {
-            let computed: HashMap<ColumnId, &Scalar> =
-                columns.iter().map(|(column, scalar)| (column.id, scalar)).collect();
-            let (mut below, mut above) = (vec![], vec![]);
-            for condition in conditions {
-                let read = condition.columns();
-                let may = |id: &ColumnId| computed.get(id).is_none_or(|scalar| !scalar.is_volatile());
-                if !condition.is_volatile() && read.iter().all(may) {
-                    below.push(condition.substituted(&|id| computed.get(&id).map(|scalar| (*scalar).clone())));
-                } else {
-                    above.push(condition);
-                }
-            }
-            let below = below.into_iter().flat_map(Scalar::conjuncts).collect();
-            Relation::Map { input: boxed(input, below), columns }.filtered(Scalar::all(above))
-        }
+        Relation::Map { input, columns } => below_map(input, columns, conditions),
         Relation::Join(join) => match join.kind {
             JoinKind::Inner => inner(join, conditions),
             JoinKind::Left | JoinKind::Single => left(join, conditions),
             JoinKind::Full => full(join, conditions),
             JoinKind::Semi | JoinKind::Anti | JoinKind::Mark(_) => filtering(join, conditions),
         },
-        Relation::Aggregate(mut aggregate) => {
-            let in_all = |index: usize| {
-                aggregate.sets.as_ref().is_none_or(|sets| sets.sets.iter().all(|set| set.get(index) == Some(&true)))
-            };
-            let groups: HashMap<ColumnId, Scalar> = aggregate
-                .groups
-                .iter()
-                .enumerate()
-                .filter(|(index, _)| in_all(*index))
-                .map(|(_, (column, scalar))| (column.id, scalar.clone()))
-                .collect();
-            let (below, above): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|condition| {
-                let read = condition.columns();
-                !read.is_empty() && !condition.is_volatile() && read.iter().all(|id| groups.contains_key(id))
-            });
-            let below = below.into_iter().map(|condition| condition.substituted(&|id| groups.get(&id).cloned()));
-            let below = below.collect();
-            aggregate.input = boxed(aggregate.input, below);
-            Relation::Aggregate(aggregate).filtered(Scalar::all(above))
-        }
+        Relation::Aggregate(aggregate) => below_groups(aggregate, conditions),
         Relation::Window(mut window) => {
             let keys: BTreeSet<ColumnId> = window.partition.iter().filter_map(Scalar::as_column).collect();
             let (below, above) = split(conditions, &keys);
@@ -86,27 +52,7 @@ fn operator(relation: Relation, conditions: Vec<Scalar>) -> Relation {
                 definitions.into_iter().map(|(id, relation, columns)| (id, push(relation, vec![]), columns));
             Relation::Definitions { definitions: definitions.collect(), input: boxed(input, conditions) }
         }
-        Relation::Set(mut set) => {
-            let own: BTreeSet<ColumnId> = set.columns.iter().map(|column| column.id).collect();
-            let (below, above) = split(conditions, &own);
-            let columns = set.columns.clone();
-            let inputs = std::mem::take(&mut set.inputs).into_iter().map(|(input, ids)| {
-                let input_columns = input.columns();
-                let map: HashMap<ColumnId, Scalar> = columns
-                    .iter()
-                    .zip(&ids)
-                    .filter_map(|(column, id)| {
-                        let inner = input_columns.iter().find(|inner| inner.id == *id)?;
-                        Some((column.id, inner.scalar()))
-                    })
-                    .collect();
-                let below = below.iter().map(|condition| condition.clone().substituted(&|id| map.get(&id).cloned()));
-                let below = below.collect();
-                (push(input, below), ids)
-            });
-            set.inputs = inputs.collect();
-            Relation::Set(set).filtered(Scalar::all(above))
-        }
+        Relation::Set(set) => below_set(set, conditions),
         Relation::TableFunction(mut function) => {
             let (below, above) = split(conditions, &function.input.column_ids());
             function.input = boxed(function.input, below);
@@ -125,6 +71,68 @@ fn operator(relation: Relation, conditions: Vec<Scalar>) -> Relation {
             other.filtered(Scalar::all(conditions))
         }
     }
+}
+
+/// Conditions below what computes columns, over what these are computed from, unless that changes with each evaluation.
+fn below_map(input: Box<Relation>, columns: Vec<(Column, Scalar)>, conditions: Vec<Scalar>) -> Relation {
+    let computed: HashMap<ColumnId, &Scalar> = columns.iter().map(|(column, scalar)| (column.id, scalar)).collect();
+    let (mut below, mut above) = (vec![], vec![]);
+    for condition in conditions {
+        let read = condition.columns();
+        let may = |id: &ColumnId| computed.get(id).is_none_or(|scalar| !scalar.is_volatile());
+        if !condition.is_volatile() && read.iter().all(may) {
+            below.push(condition.substituted(&|id| computed.get(&id).map(|scalar| (*scalar).clone())));
+        } else {
+            above.push(condition);
+        }
+    }
+    let below = below.into_iter().flat_map(Scalar::conjuncts).collect();
+    Relation::Map { input: boxed(input, below), columns }.filtered(Scalar::all(above))
+}
+
+/// Conditions below groups, as far as they read only what rows are grouped by in all sets.
+fn below_groups(mut aggregate: Aggregate, conditions: Vec<Scalar>) -> Relation {
+    let in_all = |index: usize| {
+        aggregate.sets.as_ref().is_none_or(|sets| sets.sets.iter().all(|set| set.get(index) == Some(&true)))
+    };
+    let groups: HashMap<ColumnId, Scalar> = aggregate
+        .groups
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| in_all(*index))
+        .map(|(_, (column, scalar))| (column.id, scalar.clone()))
+        .collect();
+    let (below, above): (Vec<_>, Vec<_>) = conditions.into_iter().partition(|condition| {
+        let read = condition.columns();
+        !read.is_empty() && !condition.is_volatile() && read.iter().all(|id| groups.contains_key(id))
+    });
+    let below = below.into_iter().map(|condition| condition.substituted(&|id| groups.get(&id).cloned()));
+    let below = below.collect();
+    aggregate.input = boxed(aggregate.input, below);
+    Relation::Aggregate(aggregate).filtered(Scalar::all(above))
+}
+
+/// Conditions below a set operation, in each of its inputs over the columns there.
+fn below_set(mut set: SetOperation, conditions: Vec<Scalar>) -> Relation {
+    let own: BTreeSet<ColumnId> = set.columns.iter().map(|column| column.id).collect();
+    let (below, above) = split(conditions, &own);
+    let columns = set.columns.clone();
+    let inputs = std::mem::take(&mut set.inputs).into_iter().map(|(input, ids)| {
+        let input_columns = input.columns();
+        let map: HashMap<ColumnId, Scalar> = columns
+            .iter()
+            .zip(&ids)
+            .filter_map(|(column, id)| {
+                let inner = input_columns.iter().find(|inner| inner.id == *id)?;
+                Some((column.id, inner.scalar()))
+            })
+            .collect();
+        let below = below.iter().map(|condition| condition.clone().substituted(&|id| map.get(&id).cloned()));
+        let below = below.collect();
+        (push(input, below), ids)
+    });
+    set.inputs = inputs.collect();
+    Relation::Set(set).filtered(Scalar::all(above))
 }
 
 /// The conditions that read only these columns, at least one, and give the same value each time; and the others.

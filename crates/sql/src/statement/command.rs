@@ -1,15 +1,16 @@
-//! Changes of the catalog, and how they are done.
+//! Changes of the catalog: what each is of, what it makes and what it is called.
+
+mod apply;
 
 use std::sync::Arc;
 
 use diligence_base::ids::ObjectVersion;
-use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleChange;
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, LockWay, Object,
-    ObjectRef, Relation, RelationName, Routine, SessionCatalogs, TableAlteration, View, may_change, no_schema,
+    CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, LockWay, ObjectRef, RelationName,
+    Routine, TableAlteration, View,
 };
 use diligence_engine::stages::Message;
 use diligence_memory::QueryMemory;
@@ -17,7 +18,6 @@ use diligence_remote::{Server, Servers};
 use diligence_types::collation::TextOrder;
 
 use crate::following::NewName;
-use crate::renaming;
 use crate::write::triggers::TableTriggers;
 
 /// What a DROP is of.
@@ -79,6 +79,8 @@ pub enum Command {
         view: Arc<View>,
         /// Whether an existing view gives way.
         or_replace: bool,
+        /// What it names that is to stay as it is until the transaction ends.
+        stands_on: Vec<ObjectRef>,
     },
     /// CREATE SEQUENCE.
     CreateSequence {
@@ -361,70 +363,6 @@ impl Command {
         Self::Drop { names: vec![], kind: DroppedKind::View, also: views, if_exists: true, cascade: true }
     }
 
-    /// Makes the change, and gives the command's tag. Fails with kind `Input` where the catalog has what is to be made,
-    /// or has not what is to be changed.
-    ///
-    /// Fails with code 55P03 if another transaction has a lock; then it can be applied again when that has ended.
-    pub fn apply(&self, catalogs: &SessionCatalogs) -> Result<&'static str> {
-        if let Command::Noted { command, .. } = self {
-            return command.apply(catalogs);
-        }
-        let Some(maker) = catalogs.maker().filter(|_| self.makes_something()) else {
-            return self.apply_to(&catalogs.catalog(), catalogs);
-        };
-        // What it makes is its maker's, or is not made.
-        let block = catalogs.begin_block();
-        let inside = block.catalog();
-        let tag = match self {
-            Command::All { commands, tag } => {
-                commands.iter().try_for_each(|command| command.apply_within(&inside, catalogs))?;
-                *tag
-            }
-            _ => self.apply_to(&inside, catalogs)?,
-        };
-        let mut names = Vec::new();
-        self.made(&mut names);
-        inside.own_new(&names, &maker)?;
-        if let Command::CreateSchema { name, .. } = self {
-            inside.own_new_schema(name, &maker)?;
-        }
-        block.commit()?;
-        Ok(tag)
-    }
-
-    /// The same, as one of several that are done together or not at all.
-    fn apply_within(&self, inside: &Catalog, catalogs: &SessionCatalogs) -> Result<()> {
-        match self {
-            Command::ChangeDomain { object, definition, name, memory } => {
-                inside.change_domain(object, definition, name, memory)
-            }
-            Command::ChangeEnum { object, change, memory } => inside.change_enum(object, change, memory),
-            Command::RenameComposite { object, name, memory } => inside.rename_composite(object, name, memory),
-            Command::DropTypes { names, altered, memory, .. } => drop_types(inside, catalogs, (names, altered), memory),
-            Command::DropSchema { name, if_exists, cascade, also } => {
-                let mut going = also.clone();
-                if *cascade {
-                    // Tables elsewhere lose what refers to these, and defaults that count by them.
-                    let is_within = |object: &&Arc<Object>| {
-                        let is_kind = matches!(object.relation, Relation::Native(_) | Relation::Sequence(_));
-                        is_kind && object.name.schema == *name
-                    };
-                    going.extend(inside.snapshot().all_objects().filter(is_within).map(|object| object.name.clone()));
-                }
-                if !going.is_empty() {
-                    let tables = tables_of(inside, &going);
-                    let _locked = inside.lock_definitions(catalogs.owner(), tables.iter())?;
-                    inside.drop_all(&going, true, |_, _| Ok(()))?;
-                }
-                match inside.drop_schema(name, *cascade)? || *if_exists {
-                    true => Ok(()),
-                    false => Err(Error::input(format!("no schema is named '{name}'")).with_code("3F000")),
-                }
-            }
-            command => command.apply_to(inside, catalogs).map(|_| ()),
-        }
-    }
-
     /// The command alone, and what its client is told.
     pub fn parted(self) -> (Command, Vec<Message>) {
         match self {
@@ -457,6 +395,18 @@ impl Command {
         }
     }
 
+    /// The names that something gets which had another one, or was not there; those of schemas are in none.
+    fn taken_names(&self) -> Vec<RelationName> {
+        let mut names = Vec::new();
+        self.made(&mut names);
+        match self {
+            Command::CreateSchema { name, .. } => names.push(RelationName::new("", name)),
+            Command::Rename { to, .. } => names.push(to.clone()),
+            _ => {}
+        }
+        names
+    }
+
     /// The tables that it changes as a whole, and what it does with them, as messages have it.
     pub fn changed_as_a_whole(&self) -> (Vec<RelationName>, &'static str) {
         match self {
@@ -468,278 +418,54 @@ impl Command {
         }
     }
 
+    /// The tag with which it is acknowledged.
+    fn tag(&self) -> &'static str {
+        match self {
+            Command::Alter { tag, .. }
+            | Command::Rename { tag, .. }
+            | Command::Roles { tag, .. }
+            | Command::SetRole { tag, .. }
+            | Command::CreateRoutine { tag, .. }
+            | Command::AlterSequence { tag, .. }
+            | Command::All { tag, .. }
+            | Command::DropTypes { tag, .. }
+            | Command::DropRoutines { tag, .. }
+            | Command::Nothing(tag) => tag,
+            Command::Drop { kind, .. } => kind.tag(),
+            Command::CreateExternalTable { .. } => "CREATE EXTERNAL TABLE",
+            Command::CreateView { .. } => "CREATE VIEW",
+            Command::CreateSequence { .. } => "CREATE SEQUENCE",
+            Command::CreateSchema { .. } | Command::OwnSchema { .. } => "CREATE SCHEMA",
+            Command::CreateEnum { .. } | Command::CreateComposite { .. } => "CREATE TYPE",
+            Command::CreateCollation { .. } => "CREATE COLLATION",
+            Command::CreateDomain { .. } => "CREATE DOMAIN",
+            Command::Attach { .. } | Command::AttachServer { .. } => "ATTACH",
+            Command::DetachServer { .. } => "DETACH",
+            Command::DropSchema { .. } => "DROP SCHEMA",
+            Command::DropSequence(_) => "DROP SEQUENCE",
+            Command::SetConstraints { .. } => "SET CONSTRAINTS",
+            Command::Truncate { .. } => "TRUNCATE TABLE",
+            Command::ChangeEnum { .. } | Command::RenameComposite { .. } | Command::ChangeComposite { .. } => {
+                "ALTER TYPE"
+            }
+            Command::RenameSchema { .. } => "ALTER SCHEMA",
+            Command::Follow { .. } => "ALTER",
+            Command::ChangeDomain { .. } => "ALTER DOMAIN",
+            Command::Lock { .. } => "LOCK TABLE",
+            Command::Noted { command, .. } => command.tag(),
+        }
+    }
+
     /// What it is called while others are in its way.
     pub fn waiting_tag(&self) -> &'static str {
         match self {
             Command::Alter { tag, .. } | Command::All { tag, .. } | Command::DropTypes { tag, .. } => tag,
+            Command::Rename { tag, .. } => tag,
+            Command::CreateView { .. } => "CREATE VIEW",
             Command::Drop { kind, .. } => kind.tag(),
             Command::Truncate { .. } => "TRUNCATE TABLE",
             Command::Noted { command, .. } => command.waiting_tag(),
             _ => "LOCK TABLE",
         }
     }
-
-    fn apply_to(&self, catalog: &Catalog, catalogs: &SessionCatalogs) -> Result<&'static str> {
-        match self {
-            Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
-                if *if_not_exists && catalog.snapshot().get(name).is_some() {
-                    return Ok("CREATE EXTERNAL TABLE");
-                }
-                // Opened now, so that a wrong location or option is an error of this statement.
-                relation.table()?;
-                catalog.create(name, Relation::Files(relation.clone()), *or_replace)?;
-                Ok("CREATE EXTERNAL TABLE")
-            }
-            Command::CreateView { name, view, or_replace } => {
-                catalog.create(name, Relation::View(view.clone()), *or_replace)?;
-                Ok("CREATE VIEW")
-            }
-            Command::CreateSequence { name, sequence } => {
-                catalog.create(name, Relation::Sequence(sequence.clone()), false)?;
-                Ok("CREATE SEQUENCE")
-            }
-            Command::Alter { table, built_on, alteration, memory, tag } => {
-                let memory = memory.reservation("a table in memory");
-                let _locked = catalog.lock_definitions(catalogs.owner(), std::iter::once(table))?;
-                catalog.alter(table, *built_on, TableAlteration::clone(alteration), &memory)?;
-                Ok(tag)
-            }
-            Command::Rename { object, to, tag } if catalog.is_of_transaction() => {
-                catalog.rename_with_defaults(object, to)?;
-                Ok(tag)
-            }
-            Command::Rename { object, to, tag } => {
-                let block = catalogs.begin_block();
-                block.catalog().rename_with_defaults(object, to)?;
-                block.commit()?;
-                Ok(tag)
-            }
-            Command::Drop { names, kind, also, if_exists, cascade } => {
-                if !*if_exists {
-                    names.iter().try_for_each(|name| droppable(catalogs, name, *kind))?;
-                }
-                for name in names {
-                    may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
-                }
-                let all = names.iter().chain(also).cloned().collect::<Vec<_>>();
-                let tables = tables_of(catalog, &all);
-                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
-                catalog.drop_all(&all, *cascade, |name, relation| match (kind, relation) {
-                    _ if also.contains(name) => Ok(()),
-                    (DroppedKind::MaterializedView, relation) if relation.materialized().is_some() => Ok(()),
-                    (DroppedKind::Table, relation) if relation.materialized().is_some() => {
-                        let error = Error::input(format!("\"{name}\" is not a table")).with_code("42809");
-                        Err(error.with_hint("Use DROP MATERIALIZED VIEW to remove a materialized view."))
-                    }
-                    (DroppedKind::View, Relation::View(_)) | (DroppedKind::Sequence, Relation::Sequence(_)) => Ok(()),
-                    (DroppedKind::Table, Relation::Files(_) | Relation::Table(_) | Relation::Native(_)) => Ok(()),
-                    (_, other) => {
-                        let message = format!("'{name}' is {}, not a {}", other.a_kind(), kind.word());
-                        Err(Error::input(message).with_code("42809"))
-                    }
-                })?;
-                Ok(kind.tag())
-            }
-            Command::Attach { schema, tables } => {
-                let block = catalogs.begin_block();
-                block.catalog().create_schema(schema)?;
-                for (name, relation) in tables {
-                    block.catalog().create(name, Relation::Files(relation.clone()), false)?;
-                }
-                block.commit()?;
-                Ok("ATTACH")
-            }
-            Command::AttachServer { server, servers } => {
-                servers.put(server.clone());
-                Ok("ATTACH")
-            }
-            Command::DetachServer { name, servers } => {
-                servers.remove(name);
-                Ok("DETACH")
-            }
-            Command::CreateSchema { name, if_not_exists } => {
-                if !catalog.create_schema(name)? && !if_not_exists {
-                    return Err(Error::input(format!("a schema named '{name}' exists already")).with_code("42P06"));
-                }
-                Ok("CREATE SCHEMA")
-            }
-            Command::DropSchema { cascade: false, also, .. } if also.is_empty() => {
-                self.apply_within(catalog, catalogs)?;
-                Ok("DROP SCHEMA")
-            }
-            Command::DropSchema { .. } => {
-                let block = catalogs.begin_block();
-                self.apply_within(&block.catalog(), catalogs)?;
-                block.commit()?;
-                Ok("DROP SCHEMA")
-            }
-            Command::OwnSchema { name, owner } => {
-                catalog.own_new_schema(name, owner)?;
-                Ok("CREATE SCHEMA")
-            }
-            Command::Roles { change, tag } => {
-                catalog.change_roles(change, &catalogs.speaker())?;
-                Ok(tag)
-            }
-            Command::SetRole { role, is_authorization: true, tag, .. } => {
-                catalogs.set_authorization(role.as_deref())?;
-                Ok(tag)
-            }
-            Command::SetRole { role, is_authorization: false, tag, .. } => {
-                catalogs.set_role(role.as_deref())?;
-                Ok(tag)
-            }
-            Command::SetConstraints { names, is_deferred } => {
-                catalogs.set_deferred(names, *is_deferred)?;
-                Ok("SET CONSTRAINTS")
-            }
-            Command::Truncate { tables, restarts, cascade, .. } => {
-                let all = catalog.emptied_with(tables, *cascade)?;
-                let _locked = catalog.lock_definitions(catalogs.owner(), all.iter())?;
-                catalog.check_all_seen(&all)?;
-                catalog.truncate(tables, *restarts, *cascade)?;
-                Ok("TRUNCATE TABLE")
-            }
-            Command::CreateRoutine { name, routine, or_replace, others, tag } => {
-                for other in others.iter().filter(|other| *other != name) {
-                    catalog.drop(other, |_| Ok(()))?;
-                }
-                catalog.create(name, Relation::Routine(routine.clone()), *or_replace)?;
-                Ok(tag)
-            }
-            Command::AlterSequence { sequence, options, state, tag } => {
-                catalog.change_sequence(sequence, options.clone(), *state)?;
-                Ok(tag)
-            }
-            Command::DropSequence(name) => {
-                catalog.drop(name, |_| Ok(()))?;
-                Ok("DROP SEQUENCE")
-            }
-            Command::All { commands, tag } => {
-                let block = catalogs.begin_block();
-                let inside = block.catalog();
-                commands.iter().try_for_each(|command| command.apply_within(&inside, catalogs))?;
-                block.commit()?;
-                Ok(tag)
-            }
-            Command::CreateEnum { name, definition } => {
-                catalog.create(name, Relation::Enum(definition.clone()), false)?;
-                Ok("CREATE TYPE")
-            }
-            Command::CreateComposite { name, definition } => {
-                catalog.create(name, Relation::Composite(definition.clone()), false)?;
-                Ok("CREATE TYPE")
-            }
-            Command::ChangeEnum { object, change, memory } => {
-                let block = catalogs.begin_block();
-                block.catalog().change_enum(object, change, memory)?;
-                block.commit()?;
-                Ok("ALTER TYPE")
-            }
-            Command::RenameSchema { from, to, memory } => {
-                let block = catalogs.begin_block();
-                let catalog = &*block.catalog();
-                let snapshot = catalog.snapshot();
-                let within = snapshot.all_objects().filter(|object| object.name.schema == *from);
-                let within = within.map(|object| object.name.clone()).collect::<Vec<_>>();
-                let tables = tables_of(catalog, &within);
-                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
-                let memory = memory.reservation("a table in memory");
-                catalog.rename_schema(from, to, &|object| renaming::renamed(object, from, to), &memory)?;
-                block.commit()?;
-                Ok("ALTER SCHEMA")
-            }
-            Command::Follow { new, memory } => {
-                let snapshot = catalog.snapshot();
-                let says = |object: &&Arc<Object>| matches!(new.followed(object), Ok(Some(_)));
-                let saying = snapshot.all_objects().filter(says).map(|object| object.name.clone());
-                let tables = tables_of(catalog, &saying.collect::<Vec<_>>());
-                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
-                let memory = memory.reservation("a table in memory");
-                catalog.follow_names(&|object| new.followed(object), &memory)?;
-                Ok("ALTER")
-            }
-            Command::RenameComposite { object, name, memory } => {
-                let block = catalogs.begin_block();
-                block.catalog().rename_composite(object, name, memory)?;
-                block.commit()?;
-                Ok("ALTER TYPE")
-            }
-            Command::ChangeComposite { object, definition } => {
-                catalog.change_composite(object, definition)?;
-                Ok("ALTER TYPE")
-            }
-            Command::CreateCollation { name, order } => {
-                catalog.create(name, Relation::Collation(order.clone()), false)?;
-                Ok("CREATE COLLATION")
-            }
-            Command::CreateDomain { name, definition } => {
-                catalog.create(name, Relation::Domain(definition.clone()), false)?;
-                Ok("CREATE DOMAIN")
-            }
-            Command::ChangeDomain { .. } => {
-                let block = catalogs.begin_block();
-                self.apply_within(&block.catalog(), catalogs)?;
-                block.commit()?;
-                Ok("ALTER DOMAIN")
-            }
-            Command::DropTypes { names, altered, memory, tag } => {
-                let block = catalogs.begin_block();
-                drop_types(&block.catalog(), catalogs, (names, altered), memory)?;
-                block.commit()?;
-                Ok(tag)
-            }
-            Command::DropRoutines { names, tag } => {
-                for name in names {
-                    catalog.drop(name, |_| Ok(()))?;
-                }
-                Ok(tag)
-            }
-            Command::Lock { tables, mode, way } => {
-                tables.iter().try_for_each(|table| catalog.lock_table(table, *mode, *way))?;
-                Ok("LOCK TABLE")
-            }
-            Command::Nothing(tag) => Ok(tag),
-            Command::Noted { command, .. } => command.apply_to(catalog, catalogs),
-        }
-    }
-}
-
-/// Drops types, and the columns of tables that are of them.
-fn drop_types(
-    catalog: &Catalog,
-    catalogs: &SessionCatalogs,
-    (names, altered): (&[RelationName], &[AlteredTable]),
-    memory: &QueryMemory,
-) -> Result<()> {
-    let _locked = catalog.lock_definitions(catalogs.owner(), altered.iter().map(|(table, ..)| table))?;
-    for (table, built_on, alteration) in altered {
-        let memory = memory.reservation("a table in memory");
-        catalog.alter(table, *built_on, alteration.clone(), &memory)?;
-    }
-    names.iter().try_for_each(|name| catalog.drop(name, |_| Ok(())).map(|_| ()))
-}
-
-/// The tables among what these names stand for.
-fn tables_of(catalog: &Catalog, names: &[RelationName]) -> Vec<ObjectRef> {
-    let snapshot = catalog.snapshot();
-    let found = names.iter().filter_map(|name| snapshot.get(name));
-    found.filter(|object| matches!(object.relation, Relation::Native(_))).map(|object| object.reference()).collect()
-}
-
-/// Fails if there is nothing of this name, so that nothing is dropped by a statement that names it among others.
-fn droppable(catalogs: &SessionCatalogs, name: &RelationName, kind: DroppedKind) -> Result<()> {
-    let snapshot = catalogs.snapshot();
-    if snapshot.get(name).is_some() {
-        return Ok(());
-    }
-    if !snapshot.catalog.has_schema(&name.schema) {
-        return Err(no_schema(&name.schema));
-    }
-    let readable = snapshot.catalog.objects().map(|object| &object.name);
-    let rights = catalogs.rights();
-    let names = readable.filter(|name| rights.may_read(name)).map(ToString::to_string).collect::<Vec<_>>();
-    let wanted = kind.word();
-    let error = Error::input(format!("no {wanted} is named '{name}'")).with_code("42P01");
-    Err(crate::errors::suggest(error, &name.to_string(), &names))
 }

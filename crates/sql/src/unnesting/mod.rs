@@ -13,6 +13,8 @@
 //! 3. Anything else is computed for all distinct values of the columns that it reads, its *domain*, at once
 //!    (`domain`): groups, windows, limits and set operations get the domain's columns as further keys.
 //!
+//! What CASE and its kin ask for in some rows only must not fail in others (`guards`).
+//!
 //! A scalar subquery that depends on nothing stays an expression: it is computed once, before the rest.
 //!
 //! Invariant: the result has no free column that the relation given did not have, and no [`Relation::Apply`].
@@ -20,6 +22,7 @@
 mod aggregates;
 mod differences;
 mod domain;
+mod guards;
 mod pulled;
 
 use std::cell::RefCell;
@@ -227,6 +230,7 @@ impl Unnesting<'_> {
         if !scalar.has_subquery() {
             return Ok((scalar, input));
         }
+        let scalar = guards::with_guards(scalar, &input.columns());
         let mut input = Some(input);
         let changed = scalar.transform(&mut |part| match part {
             Scalar::Subquery(subquery) => {

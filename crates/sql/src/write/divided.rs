@@ -19,7 +19,7 @@ use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::segment::{SegmentBlock, SegmentWriter};
 use parking_lot::{Mutex, RwLock};
 
-use super::native::{CLUSTER_BYTES, CLUSTERS_MAX, LAST_PART, Load};
+use super::load::{CLUSTER_BYTES, CLUSTERS_MAX, LAST_PART, Load};
 
 /// Bytes of rows that wait in all fragments together, about.
 const WAITING_BYTES: usize = 256 << 20;

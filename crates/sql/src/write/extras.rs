@@ -2,7 +2,7 @@
 //! others, and what is said besides ([`WriteExtras`]).
 
 use diligence_base::{Error, Result};
-use diligence_storage::external::{DELIMITER_BYTES_MAX, FileNames, Format, Frame, WriteExtras};
+use diligence_storage::external::{DELIMITER_BYTES_MAX, Encoding, FileNames, Format, Frame, WriteExtras};
 use sqlparser::ast::Value;
 
 use super::options::{plain, text_of};
@@ -55,6 +55,10 @@ pub(super) fn take_extras(copy: &mut CopyTo, format: Format) -> Result<Extras> {
             ("quote" | "escape", Format::Csv) if text.len() != 1 => return Err(wrong("one character of one byte")),
             ("prefix", Format::Csv) => prefix = Some(text),
             ("suffix", Format::Csv) => suffix = Some(text),
+            ("encoding", Format::Csv | Format::Json) => {
+                let told = Encoding::from_name(&text).map_err(|error| error.with_code("22023"))?;
+                writer.encoding = Some(told).filter(|told| *told != Encoding::Utf8);
+            }
             ("array", Format::Json) => writer.frame = is_true()?.then(Frame::of_array),
             ("field_ids", Format::Parquet) if text.eq_ignore_ascii_case("auto") => {
                 writer.field_ids.insert(ALL_COLUMNS.to_owned(), 0);
@@ -216,6 +220,10 @@ mod tests {
         let (extras, rest) = taken("FORCE_QUOTE (a, \"B\"), HEADER", Format::Csv).unwrap();
         assert_eq!(extras.writer.quoted_columns, ["a", "B"]);
         assert_eq!(rest, [("HEADER".to_owned(), "true".to_owned())]);
+        let (extras, rest) = taken("ENCODING 'latin1'", Format::Csv).unwrap();
+        assert_eq!((extras.writer.encoding, rest.len()), (Some(Encoding::Latin1), 0));
+        assert_eq!(taken("ENCODING 'UTF-8'", Format::Csv).unwrap().0.writer.encoding, None);
+        assert!(taken("ENCODING 'klingon'", Format::Csv).is_err());
         let (extras, _) = taken("FORCE_QUOTE *", Format::Csv).unwrap();
         assert_eq!(extras.writer.quoted_columns, ["*"]);
         let (extras, rest) = taken("PREFIX '[', SUFFIX ']'", Format::Csv).unwrap();

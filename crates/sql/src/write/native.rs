@@ -32,6 +32,7 @@ use diligence_types::{SqlType, functions};
 use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
+use super::load::Load;
 use super::triggers::{ComputedLater, Triggers};
 use crate::view_shape::OF_VIEW;
 
@@ -42,9 +43,8 @@ mod part;
 mod triggered;
 
 use self::part::NativePart;
-pub(super) use self::part::{CLUSTER_BYTES, CLUSTERS_MAX, LAST_PART, Load};
 
-/// Writes rows into a table in memory.
+/// Writes rows into a table of the database.
 #[derive(Clone, Debug)]
 pub struct NativeWriter {
     target: NativeTarget,
@@ -346,9 +346,10 @@ impl NativeWriter {
     /// Makes a table, which is its maker's.
     fn create(&self, new: &NewTable, table: NativeTable) -> Result<()> {
         let make = |catalog: &Catalog| catalog.create_table(&new.name, table, new.or_replace, new.sequences.clone());
-        let Some(maker) = &self.maker else { return make(&self.catalog) };
         let sequences = new.sequences.iter().map(|sequence| sequence.name.clone());
         let names = sequences.chain([new.name.clone()]).collect::<Vec<_>>();
+        let _named = self.catalog.lock_names(self.owner, &names)?;
+        let Some(maker) = &self.maker else { return make(&self.catalog) };
         if self.catalog.is_of_transaction() {
             make(&self.catalog)?;
             return self.catalog.own_new(&names, maker);
@@ -527,8 +528,9 @@ impl NativeOperation {
                     self.give_back(returned);
                     return Ok(count);
                 }
-                let _locked = catalog.lock_change(self.writer.owner, table, self.planned(table), &[], &rows)?;
-                catalog.insert(table, &rows, memory, *replace)?;
+                let locked = catalog.lock_change(self.writer.owner, table, self.planned(table), &[], &rows)?;
+                let inserted = catalog.insert(table, &rows, memory, *replace);
+                inserted.map_err(|error| catalog.refused(&locked, table, &rows, error))?;
                 self.give_back(returned);
                 Ok(count)
             }
@@ -564,8 +566,9 @@ impl NativeOperation {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
                 keep(&mut memory, &values);
                 let (owner, planned) = (self.writer.owner, self.planned(table));
-                let _locked = catalog.lock_change(owner, table, planned, &[], &as_new(&values))?;
-                let new = catalog.insert_new(table, &values, memory, keys)?;
+                let locked = catalog.lock_change(owner, table, planned, &[], &as_new(&values))?;
+                let new = catalog.insert_new(&locked, table, &values, memory, keys);
+                let new = new.map_err(|error| catalog.refused(&locked, table, &as_new(&values), error))?;
                 let count = new.iter().map(|new| new.true_count() as u64).sum();
                 let returned = returned.zip(&new).map(|(rows, new)| filter_record_batch(&rows, new));
                 (count, returned.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?)
@@ -699,8 +702,9 @@ impl NativeOperation {
         if count > 0 {
             let NativeWriter { catalog, owner, .. } = &self.writer;
             let inserted = as_new(&inserted);
-            let _locked = catalog.lock_change(*owner, table, self.planned(table), &deleted, &inserted)?;
-            catalog.change(table, RowChange { deleted, inserted, memory, pairs })?;
+            let locked = catalog.lock_change(*owner, table, self.planned(table), &deleted, &inserted)?;
+            let changed = catalog.change(table, RowChange { deleted, inserted: inserted.clone(), memory, pairs });
+            changed.map_err(|error| catalog.refused(&locked, table, &inserted, error))?;
         }
         let returned = returned.zip(&done).map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));
         Ok((count, returned.collect::<Result<_>>()?))

@@ -98,16 +98,6 @@ pub(super) fn text_of(value: &Value) -> String {
     }
 }
 
-/// Fails with kind `Unsupported` if a text is to be written in another encoding than UTF-8.
-fn check_encoding(name: &str) -> Result<()> {
-    match name.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-        "utf8" | "unicode" => Ok(()),
-        _ => Err(Error::unsupported(format!("COPY writes text in UTF-8, and the encoding '{name}' is said"))
-            .with_code("0A000")
-            .with_hint("convert the file, for example with iconv")),
-    }
-}
-
 /// Names that options of text have, for hints.
 const NAMES: [&str; 10] = [
     "has_header",
@@ -156,10 +146,6 @@ pub(super) fn set_options(copy: &mut CopyTo, format: Format, compression: Compre
     for (key, value) in std::mem::take(&mut copy.options) {
         let name = plain(&key);
         if matches!(format, Format::Csv | Format::Json) && !name.contains('.') {
-            if name == "encoding" {
-                check_encoding(&text_of(&value))?;
-                continue;
-            }
             if !NAMES.contains(&name.as_str()) && !OTHER_NAMES.contains(&name.as_str()) {
                 let error = Error::input(format!("COPY has no option '{key}'"));
                 return Err(crate::errors::suggest(error, &name, &NAMES.map(String::from)));

@@ -11,7 +11,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::FileRelation;
 use diligence_storage::Table;
 use diligence_storage::external::{
-    Compression, Destination, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME, WriteExtras,
+    Compression, Destination, Encoding, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME, WriteExtras,
 };
 use diligence_storage::foreign_error::from_datafusion;
 
@@ -55,7 +55,11 @@ pub(crate) fn insert_plan(
     let writer = FileWriter {
         name: relation.location.clone(),
         format: format.map_err(from_datafusion)?,
-        extras: WriteExtras { delimiter: wide_delimiter(&relation.options), ..WriteExtras::default() },
+        extras: WriteExtras {
+            delimiter: wide_delimiter(&relation.options),
+            encoding: relation.options.encoding.filter(|encoding| *encoding != Encoding::Utf8),
+            ..WriteExtras::default()
+        },
         destination: Destination::Table { folder, ending, files: relation.clone(), replace },
         partition_columns: partitions.to_vec(),
         keeps_partition_columns: false,

@@ -37,13 +37,9 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// The files of both, none twice.
+    /// The files of both. One that both name is read twice: a list of files is read as often as it names them.
     pub fn with(mut self, other: Self) -> Self {
-        for source in other.sources {
-            if !self.sources.iter().any(|known| known.name == source.name) {
-                self.sources.push(source);
-            }
-        }
+        self.sources.extend(other.sources);
         // The folders of partitions are told by their names alone where there are several bases.
         if self.base != other.base {
             self.base = String::new();
@@ -265,6 +261,10 @@ fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
     }
     tree.lakes.retain(|(folder, _)| tree.files.iter().any(|file| file.starts_with(folder)));
     let lake = tree.lakes.pop().or_else(|| lake_above(root, files));
+    if base.is_empty() {
+        // Messages and columns have the names as they are written: without the folder that was looked through.
+        tree.files.iter_mut().for_each(|path| *path = path.strip_prefix(root).unwrap_or(path).to_owned());
+    }
     let found = Found::many(open_all(tree.files, files)?, &root.to_string_lossy());
     Ok(Found { folders: tree.folders, lake, ..found })
 }

@@ -1,4 +1,4 @@
-//! Other people's files: Parquet, CSV, JSON and Arrow, as tables.
+//! Other people's files: Parquet, CSV, JSON, Arrow and spreadsheets, as tables.
 //!
 //! [`open`] finds the files of a location, tells their format, reads what it takes to know their schema, and gives a
 //! [`Table`](crate::Table). [`discover`] lists what in a folder can be opened. Every format divides its files into
@@ -25,6 +25,7 @@ mod schema;
 mod selection;
 mod sieve;
 mod source;
+mod spreadsheet;
 mod sqlite;
 mod stores;
 mod table;
@@ -48,6 +49,7 @@ pub use options::{
 };
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use rejects::Rejects;
+pub use spreadsheet::{SheetOptions, sheet_rows};
 pub use sqlite::sqlite_tables;
 pub use stores::{open_store, store_error};
 pub use table::{ExternalTable, open, open_in_store};

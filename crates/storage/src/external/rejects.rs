@@ -199,7 +199,7 @@ impl Rejects {
         batch(vec![
             ("scan_id", count(&|file| kept.scan_of(file))),
             ("file_id", count(&|file| file as i64)),
-            ("file_path", text(&|scan| Some(scan.file.name().to_owned()))),
+            ("file_path", text(&|scan| Some(scan.file.name().trim_start_matches("./").to_owned()))),
             ("delimiter", text(&|scan| scan.written.as_ref().map(|written| written.delimiter.clone()))),
             ("quote", byte(&|written| written.quote)),
             ("escape", byte(&|written| written.escape.unwrap_or(written.quote))),

@@ -27,6 +27,7 @@ pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
         (from, _) if is_string(from) => Some(Explicit),
         (_, to) if is_string(to) => Some(Assignment),
         (T::Array(from), T::Array(to)) => cast_context(from, to),
+        (T::Vector(from), T::Array(to)) => cast_context(&from.element(), to),
         (T::Record(from), T::Record(to)) => {
             let sources = from.sources(to)?;
             // What leaves out a column must be asked for.

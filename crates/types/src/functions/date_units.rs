@@ -18,13 +18,14 @@ fn unit_number(unit: &str, microseconds: i64) -> Result<i64> {
         parts.year * 12 + parts.month - 1
     };
     Ok(match unit.trim_end_matches('s') {
-        "millennium" | "millennia" => (months().div_euclid(12) - 1).div_euclid(1000),
-        "century" | "centurie" => (months().div_euclid(12) - 1).div_euclid(100),
+        // The hundreds and thousands of the number, whereas the century of `date_part` begins a year later.
+        "millennium" | "millennia" => months().div_euclid(12) / 1000,
+        "century" | "centurie" => months().div_euclid(12) / 100,
         "decade" => months().div_euclid(120),
         "year" => months().div_euclid(12),
         "quarter" => months().div_euclid(3),
         "month" => months(),
-        "week" => (microseconds.div_euclid(DAY) + 3).div_euclid(7),
+        "isoyear" => Day::of(day).iso_week().0,
         "day" => microseconds.div_euclid(DAY),
         "hour" => microseconds.div_euclid(HOUR),
         "minute" => microseconds.div_euclid(MINUTE),
@@ -75,7 +76,11 @@ pub(super) fn declare(catalog: &mut Catalog) {
     let between = kernel!(try |unit: &str, a: Timestamp, b: Timestamp| {
         let unit = unit.to_lowercase();
         let (a, b) = (a.0, b.0);
-        let apart = unit_number(&unit, b)?.saturating_sub(unit_number(&unit, a)?);
+        let apart = match unit.as_str() {
+            // Weeks have no borders: so many times seven days.
+            "week" | "weeks" => (split(b).0 - split(a).0) / 7,
+            unit => unit_number(unit, b)?.saturating_sub(unit_number(unit, a)?),
+        };
         Ok(Some(apart).filter(|_| !is_infinite(a) && !is_infinite(b)))
     });
     for signature in

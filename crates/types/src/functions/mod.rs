@@ -291,7 +291,7 @@ pub enum AggregateBody {
     Average,
     /// Of all rows of a group at once ([`rows_udaf`]).
     Rows(RowsFunction),
-    /// `min` and `max` by the [`order_key`] of the argument ([`extreme_udaf`]).
+    /// `min` and `max` by the [`order_key`] of the argument, an array by itself ([`extreme_udaf`]).
     Extreme {
         /// `max`.
         is_greatest: bool,

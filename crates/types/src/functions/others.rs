@@ -37,10 +37,30 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("uuid_extract_timestamp(uuid) -> timestamptz", kernel!(|uuid: &str| uuid_moment(uuid).map(Timestamp)));
     catalog.add("gen_random_bytes(integer) -> bytea", Body::Kernel(random_bytes)).volatile();
     catalog.add("uuid() -> uuid", Body::Kernel(random_uuid)).volatile();
+    let number = kernel!(try |name: Option<&str>, number: Option<i64>, what: Option<&str>| {
+        number_of_object(name, number, what.unwrap_or_default())
+    });
+    catalog.add("number of object(text, bigint, text) -> bigint", number).lenient();
     let count_nulls: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_null(row));
     let count_others: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_valid(row));
     catalog.add("num_nulls(variadic any) -> integer", Body::Kernel(count_nulls)).lenient();
     catalog.add("num_nonnulls(variadic any) -> integer", Body::Kernel(count_others)).lenient();
+}
+
+/// The number that was found for the name of an object of a kind; the name may be a number itself. Fails with the code
+/// that the kind has if there is no such object.
+fn number_of_object(name: Option<&str>, number: Option<i64>, what: &str) -> Result<Option<i64>> {
+    let Some(name) = name else { return Ok(None) };
+    if let Some(number) = number.or_else(|| name.trim().parse::<u32>().ok().map(i64::from)) {
+        return Ok(Some(number));
+    }
+    let code = match what {
+        "relation" => "42P01",
+        "schema" => "3F000",
+        "function" => "42883",
+        _ => "42704",
+    };
+    Err(Error::input(format!("{what} \"{name}\" does not exist")).with_code(code))
 }
 
 /// The time as PostgreSQL words it: `Fri Nov 27 10:00:00.123456 2026 UTC`.

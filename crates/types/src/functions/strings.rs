@@ -566,6 +566,7 @@ pub(super) fn formatted<'t>(pattern: &str, argument: &dyn Fn(usize) -> Result<Op
             let at = match given {
                 Some(given) => {
                     rest.next_if_eq(&'$').ok_or_else(|| wrong("width argument position must be ended by \"$\""))?;
+                    next = given.saturating_add(1);
                     given
                 }
                 None => {

@@ -225,6 +225,12 @@ fn queries(catalog: &mut Catalog) {
         "<@(tsquery, tsquery) -> boolean",
         kernel!(try |left: &str, right: &str| Ok(Query::read(right)?.contains(&Query::read(left)?))),
     );
+    catalog.add(
+        "ts_rewrite(tsquery, tsquery, tsquery) -> tsquery",
+        kernel!(try |text: &str, target: &str, substitute: &str| {
+            Ok(Query::read(text)?.rewritten(&Query::read(target)?, &Query::read(substitute)?).text())
+        }),
+    );
     catalog.add("numnode(tsquery) -> integer", kernel!(try |text: &str| Ok(Query::read(text)?.items.len() as i32)));
     catalog.add(
         "querytree(tsquery) -> text",

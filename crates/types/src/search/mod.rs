@@ -19,6 +19,7 @@ mod letters;
 pub mod matching;
 pub mod query;
 pub mod ranking;
+mod rewriting;
 #[cfg(test)]
 mod tests;
 pub mod vector;

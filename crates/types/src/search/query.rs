@@ -646,7 +646,7 @@ pub fn too_far() -> Error {
 }
 
 /// The checksum by which PostgreSQL compares operands first: bytes at the wrong end of a table of CRC-32.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
     let entry =
         |index: u32| (0..8).fold(index, |rest, _| if rest & 1 == 1 { 0xEDB8_8320 ^ (rest >> 1) } else { rest >> 1 });
     !bytes.iter().fold(u32::MAX, |sum, byte| entry((sum >> 24) ^ u32::from(*byte)) ^ (sum << 8))

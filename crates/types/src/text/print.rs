@@ -112,7 +112,7 @@ impl<'a> Printer<'a> {
             SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::TimeTz => {
                 array.as_string_view_opt().map(Kind::Text)
             }
-            SqlType::Search(_) => array.as_string_view_opt().map(Kind::Text),
+            SqlType::Search(_) | SqlType::Vector(_) => array.as_string_view_opt().map(Kind::Text),
             SqlType::Bytea => array.as_binary_view_opt().map(|array| Kind::Bytes(array, zone.styles().bytes)),
             SqlType::Date => primitive(array, |array| Kind::Date(array, *zone.styles())),
             SqlType::Time => primitive(array, Kind::Time),

@@ -62,6 +62,7 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
             out.push_str(&networks::held(text, *kind)?);
             Ok(())
         })?,
+        SqlType::Vector(kind) => reader.written(|text, out| kind.write(text, out))?,
         SqlType::Search(kind) => reader.written(|text, out| {
             out.push_str(&kind.held(text)?);
             Ok(())

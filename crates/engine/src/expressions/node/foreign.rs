@@ -22,6 +22,7 @@ use super::Node;
 use crate::batch::{Batch, to_logical};
 use crate::expressions::operand::Operand;
 use crate::expressions::outside::calls_outside;
+use crate::expressions::pieces::{measured, note_made};
 use crate::expressions::read_columns;
 use crate::expressions::remembered::Remembered;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +53,7 @@ impl Foreign {
         let schema = Arc::new(input.project(&columns).map_err(from_arrow)?);
         let inputs = columns.iter().map(|&index| Node::column(index, input.field(index).data_type())).collect();
         let (volatile, outside) = (is_volatile(physical), calls_outside(physical));
-        Ok(Self::new(renumbered(physical, &columns)?, inputs, schema, volatile, outside))
+        Self::new(renumbered(physical, &columns)?, inputs, schema, volatile, outside)
     }
 
     /// The expression over values, with their fields, for some of its children, which it must evaluate for every row
@@ -76,7 +77,7 @@ impl Foreign {
         }
         let (volatile, outside) = (physical.is_volatile_node(), calls_outside(physical));
         let physical = physical.clone().with_new_children(new_children).map_err(from_datafusion)?;
-        Ok(Self::new(physical, inputs, Arc::new(Schema::new(fields)), volatile, outside))
+        Self::new(physical, inputs, Arc::new(Schema::new(fields)), volatile, outside)
     }
 
     fn new(
@@ -85,9 +86,9 @@ impl Foreign {
         schema: SchemaRef,
         volatile: bool,
         outside: bool,
-    ) -> Self {
-        let fails = AtomicBool::new(false);
-        Self { physical, inputs, schema, volatile, outside, remembered: Remembered::default(), fails }
+    ) -> Result<Self> {
+        let (physical, fails) = (measured(physical)?, AtomicBool::new(false));
+        Ok(Self { physical, inputs, schema, volatile, outside, remembered: Remembered::default(), fails })
     }
 
     /// The values for a batch's rows.
@@ -110,6 +111,7 @@ impl Foreign {
         let input = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(from_arrow)?;
         let operand = Operand::from_columnar(self.physical.evaluate(&input).map_err(from_datafusion)?)?;
         debug_assert!(operand.constant || operand.array.len() == rows, "a value for every row");
+        note_made(&operand.array);
         Ok(operand)
     }
 

@@ -31,6 +31,11 @@ use super::bits;
 use super::operand::Operand;
 use crate::batch::{Batch, Selection};
 
+/// The rows whose bits are set.
+pub(super) fn selection(bits: &BooleanBuffer) -> Selection {
+    logic::as_rows(bits, bits.count_set_bits())
+}
+
 /// One step of an expression.
 #[derive(Debug)]
 pub(super) enum Node {
@@ -117,10 +122,7 @@ impl Node {
     pub(super) fn select(&self, batch: &Batch) -> Result<Selection> {
         match self {
             Node::Junction(junction) if junction.connective == Connective::And => junction.select(batch),
-            _ => {
-                let bits = self.rows_that_are(true, batch)?;
-                Ok(logic::as_rows(&bits, bits.count_set_bits()))
-            }
+            _ => self.rows_that_are(true, batch).map(|bits| selection(&bits)),
         }
     }
 

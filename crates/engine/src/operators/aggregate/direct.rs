@@ -237,14 +237,7 @@ impl DirectSource {
             if dictionary.values().len() > COLUMN_VALUES_MAX {
                 return Ok(None);
             }
-            let (values, codes) = dictionary_parts(values)?;
-            let codes = match picks {
-                Some(picks) => arrow::compute::take(&codes, picks.as_ref(), None)
-                    .map_err(diligence_storage::foreign_error::from_arrow)?
-                    .as_primitive::<UInt32Type>()
-                    .clone(),
-                None => codes,
-            };
+            let (values, codes) = dictionary_parts(&column.flat()?)?;
             return Ok(Some(Self::places(values, codes, known)));
         }
         if let Some(picks) = picks

@@ -287,12 +287,8 @@ impl KeySource {
         let (values, picks) = column.parts();
         let (values, index) = match values.data_type() {
             DataType::Dictionary(..) => {
-                let (values, codes) = dictionary_parts(values)?;
-                let index = match picks {
-                    Some(picks) => arrow::compute::take(&codes, picks.as_ref(), None).map_err(from_arrow)?,
-                    None => Arc::new(codes),
-                };
-                (values, Some(AsArray::as_primitive::<arrow::datatypes::UInt32Type>(index.as_ref()).clone()))
+                let (values, codes) = dictionary_parts(&column.flat()?)?;
+                (values, Some(codes))
             }
             _ => (values.clone(), picks.map(|picks| picks.as_ref().clone())),
         };

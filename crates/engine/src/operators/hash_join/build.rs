@@ -130,7 +130,7 @@ impl Sink for Build {
         };
         Ok(Box::new(BuildState {
             is_open: true,
-            incoming: Incoming::new(&self.config.table.stored, reservation)
+            incoming: Incoming::new(&self.config.table, reservation)
                 .with_finishing(FinishingBytes::new(&self.config.table)),
             todo: VecDeque::new(),
             owner: self.shared.next_owner(),
@@ -264,7 +264,7 @@ impl SinkState for BuildState {
             let shared = self.shared.clone();
             let gathered = self.gathered.clone();
             let mut gathered = gathered.lock();
-            let none = Incoming::new(&[], self.incoming.sibling());
+            let none = Incoming::nothing(self.incoming.sibling());
             gathered.unsplit.extend(Some(std::mem::replace(&mut self.incoming, none)).filter(|own| !own.is_empty()));
             gathered.open -= usize::from(std::mem::take(&mut self.is_open));
             if gathered.open > 0 {

@@ -86,8 +86,8 @@ impl JoinParts {
         let TableAtRest { config, shared } = &*self.at_rest;
         let table = &config.table;
         let keeps = (&table.stored, table.null_equal, table.null_aware, table.keeps_unmatchable, &shared.filter_keys);
-        let wish = sharing.wish(join, &keeps)?;
-        Some(TableShare::new(wish, config.clone(), shared.clone(), self.filters.clone()))
+        let request = sharing.request(join, &keeps)?;
+        Some(TableShare::new(request, config.clone(), shared.clone(), self.filters.clone()))
     }
 
     /// What it has spilled.

@@ -27,7 +27,7 @@ use super::table::lent::SharedTable;
 use super::table::paid::Paid;
 use crate::flow::QueryContext;
 use crate::operators::runtime_filter::RuntimeFilter;
-use crate::reuse::tables::{Answer, Claim, Lendable, TableWish};
+use crate::reuse::tables::{Answer, Claim, Lendable, TableRequest};
 use crate::sync::Mutex;
 
 /// What is to be done for a table.
@@ -43,7 +43,7 @@ pub(crate) enum Begin {
 
 /// A join's table, as it is shared.
 pub(crate) struct TableShare {
-    wish: TableWish,
+    request: TableRequest,
     config: Arc<Config>,
     shared: Arc<Shared>,
     filters: Vec<(Arc<RuntimeFilter>, usize)>,
@@ -52,22 +52,22 @@ pub(crate) struct TableShare {
 
 impl TableShare {
     pub(super) fn new(
-        wish: TableWish,
+        request: TableRequest,
         config: Arc<Config>,
         shared: Arc<Shared>,
         filters: Vec<(Arc<RuntimeFilter>, usize)>,
     ) -> Self {
-        Self { wish, config, shared, filters, claim: Mutex::default() }
+        Self { request, config, shared, filters, claim: Mutex::default() }
     }
 
     /// Whether it is there, or being built.
     pub fn is_here(&self) -> bool {
-        self.wish.is_here()
+        self.request.is_here()
     }
 
     /// Asks for the table, before the first pipeline of the build side starts.
     pub fn begin(&self, context: &QueryContext, waker: &Waker) -> Result<Begin> {
-        match self.wish.ask(waker) {
+        match self.request.ask(waker) {
             Answer::Wait => Ok(Begin::Wait),
             Answer::Alone => Ok(Begin::Fill),
             Answer::Build(claim) => {

@@ -23,7 +23,7 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::form::damaged;
 use super::{DEPTH_MAX, PlanReader, PlanWriter, STACK_GROWTH, STACK_RED_ZONE};
-use crate::expressions::Expr;
+use crate::expressions::{Expr, TryExpr};
 
 type Physical = Arc<dyn PhysicalExpr>;
 
@@ -87,6 +87,7 @@ mod kinds {
     pub const NOT: u8 = 12;
     pub const FUNCTION: u8 = 13;
     pub const SUBQUERY: u8 = 14;
+    pub const TRY: u8 = 15;
 }
 
 impl PlanWriter<'_> {
@@ -191,6 +192,9 @@ impl PlanWriter<'_> {
             self.physical(not.arg())?;
         } else if let Some(call) = node.downcast_ref::<ScalarFunctionExpr>() {
             self.call(call)?;
+        } else if let Some(tried) = node.downcast_ref::<TryExpr>() {
+            self.output.byte(kinds::TRY);
+            self.physical(tried.tried())?;
         } else if let Some(value) = node.downcast_ref::<ScalarSubqueryExpr>() {
             self.subquery_value(value)?;
         } else {
@@ -350,6 +354,7 @@ impl PlanReader<'_> {
             }
             kinds::NEGATIVE => Arc::new(NegativeExpr::new(self.physical(schema)?)),
             kinds::NOT => Arc::new(NotExpr::new(self.physical(schema)?)),
+            kinds::TRY => Arc::new(TryExpr::new(self.physical(schema)?)),
             kinds::FUNCTION => {
                 let name = self.input.text()?;
                 let field = Arc::new(self.input.field()?);

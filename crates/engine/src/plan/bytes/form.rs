@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use arrow::ipc::reader::StreamReader;
@@ -16,6 +16,7 @@ use arrow::ipc::writer::StreamWriter;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_types::values::value_at;
 
 /// Types within types at most.
 const TYPE_DEPTH_MAX: usize = 100;
@@ -543,11 +544,7 @@ impl<'b> BytesRead<'b> {
                 let one = |array: &ArrayRef| array.len() == 1;
                 let array = batches.first().and_then(|batch| batch.columns().first()).filter(|array| one(array));
                 let array = array.ok_or_else(|| damaged("a value is not there"))?;
-                match array.as_list_opt::<i32>() {
-                    // Of its elements it says all that was written.
-                    Some(list) if list.is_valid(0) => ScalarValue::List(Arc::new(list.clone())),
-                    _ => ScalarValue::try_from_array(array, 0).map_err(from_datafusion)?,
-                }
+                value_at(array, 0).map_err(from_datafusion)?
             }
             other => return Err(damaged(format_args!("there is no value of number {other}"))),
         })

@@ -413,14 +413,15 @@ impl QueryRun {
         }
     }
 
-    /// All packets of a pipeline are done; perhaps its sink has everything now.
+    /// All packets of a pipeline are done; perhaps sinks of it have everything now.
     fn pipeline_finished(self: &Arc<Self>, graph: &Arc<Graph>, index: usize) {
         let full = self.status.lock().progress.pipeline_finished(graph, index);
-        let Some(sink) = full else { return };
-        match catch(|| graph.sinks[sink].sink.part.parts()) {
-            Err(error) => self.fail(error),
-            Ok(0) => self.sink_filled(graph, sink),
-            Ok(parts) => self.submit_parts(graph, index, sink, parts),
+        for sink in full {
+            match catch(|| graph.sinks[sink].sink.part.parts()) {
+                Err(error) => return self.fail(error),
+                Ok(0) => self.sink_filled(graph, sink),
+                Ok(parts) => self.submit_parts(graph, index, sink, parts),
+            }
         }
     }
 

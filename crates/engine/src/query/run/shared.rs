@@ -124,7 +124,8 @@ impl SharedRun {
             (1, _) => format!("{role}, one run for this and {others} with the same plan"),
             (merged, _) => {
                 let rows = if self.way == Some(Way::Rows) { "the rows of one run" } else { "one run" };
-                format!("merged, {rows} for {merged} different queries; this is a {role} beside {others}")
+                let templates = if self.way == Some(Way::Page) { " of several templates" } else { "" };
+                format!("merged, {rows} for {merged} different queries{templates}; this is a {role} beside {others}")
             }
         };
         let attached = match (self.role, self.attached_ns) {

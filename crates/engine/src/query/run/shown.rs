@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::QueryRun;
 use super::shared::Shared;
+use crate::flow::Operator;
 use crate::flow::profile::{OperatorProfile, PipelineProfile, Profile, Spills, Totals};
 use crate::operators::scan::ScanProgress;
 use crate::pipeline::{Graph, Part, PipelineSpec};
@@ -135,15 +136,24 @@ impl QueryRun {
 impl Traced {
     pub(super) fn new(pipeline: &PipelineSpec, graph: &Graph) -> Self {
         let mut operators = vec![TracedOperator::new(&pipeline.source)];
-        operators.extend(
-            pipeline
-                .operators
-                .iter()
-                .map(|operator| TracedOperator { spills: operator.part.spills(), ..TracedOperator::new(operator) }),
-        );
-        let sink = &graph.sinks[pipeline.sink].sink;
-        let (name, totals) = (format!("=> {}", sink.name), sink.totals.clone());
-        operators.push(TracedOperator { name, totals, spills: sink.part.spills() });
+        let of = |operators: &[Part<dyn Operator>]| {
+            let traced = |operator: &Part<dyn Operator>| TracedOperator {
+                spills: operator.part.spills(),
+                ..TracedOperator::new(operator)
+            };
+            operators.iter().map(traced).collect::<Vec<_>>()
+        };
+        operators.extend(of(&pipeline.operators));
+        if pipeline.branches.len() > 1 {
+            let name = format!("=> {} branches", pipeline.branches.len());
+            operators.push(TracedOperator { name, totals: pipeline.branching.clone(), spills: None });
+        }
+        for branch in &pipeline.branches {
+            operators.extend(of(&branch.operators));
+            let sink = &graph.sinks[branch.sink].sink;
+            let (name, totals) = (format!("=> {}", sink.name), sink.totals.clone());
+            operators.push(TracedOperator { name, totals, spills: sink.part.spills() });
+        }
         Self { stage: pipeline.stage.name(), operators, packets: Vec::new(), waits: Waits::default(), packets_total: 0 }
     }
 

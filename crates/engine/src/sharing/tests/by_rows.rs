@@ -4,13 +4,15 @@
 use diligence_base::seams::Random;
 
 use super::plans::{Tables, Wanted};
-use super::{SharingMode, Wish, alone, answer, engines, engines_with, inline, is_free, is_inline, judge, options};
+use super::{
+    ShareRequest, SharingMode, alone, answer, engines, engines_with, inline, is_free, is_inline, judge, options,
+};
 use crate::matching::merge::Way;
 use crate::plan::Plan;
 use crate::{Engine, EngineOptions};
 
 fn way(plan: &Plan) -> Option<Way> {
-    Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.way)
+    ShareRequest::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.way)
 }
 
 #[test]
@@ -33,7 +35,7 @@ fn what_cannot_be_put_together_from_cells_goes_by_rows() {
     assert_eq!(way(&many), None);
     // What is above counts, with all its constants.
     let template =
-        |plan: &Plan| Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.unwrap().signature;
+        |plan: &Plan| ShareRequest::of(plan, &options(SharingMode::All), |_| None).unwrap().template.unwrap().signature;
     let other = Wanted::between(0, 50);
     assert!(template(&tables.first_rows(&wanted, 5)) == template(&tables.first_rows(&other, 5)));
     assert!(template(&tables.first_rows(&wanted, 5)) != template(&tables.first_rows(&wanted, 6)));
@@ -97,7 +99,10 @@ fn different_values_are_counted_and_added_up_from_cells() {
     }
     // Of few rows, there are few different values.
     let queries_min = |plan: &Plan| {
-        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.queries_min)
+        ShareRequest::of(plan, &options(SharingMode::All), |_| None)
+            .unwrap()
+            .template
+            .map(|template| template.queries_min)
     };
     let plans = [tables.groups(&wanted), tables.different(&wanted), tables.differents(&wanted)];
     assert_eq!(plans.map(|plan| queries_min(&plan)), [Some(1), Some(1), Some(4)]);
@@ -158,14 +163,14 @@ fn only_as_many_go_together_as_have_few_rows() {
         plan
     };
     let queries_max = |estimate| {
-        let template = Wish::of(&rows(1, estimate), &options(SharingMode::All), |_| None).unwrap().template;
+        let template = ShareRequest::of(&rows(1, estimate), &options(SharingMode::All), |_| None).unwrap().template;
         template.map(|template| template.queries_max)
     };
     assert_eq!([100, 100_000, 1_000_000].map(queries_max), [Some(64), Some(5), None]);
     // Of few first rows only those are kept that may be among them.
     let mut few = tables.first_rows(&Wanted::between(1, 90), 20);
     few.inputs_mut().into_iter().for_each(|input| input.rows_estimate = None);
-    let template = Wish::of(&few, &options(SharingMode::All), |_| None).unwrap().template;
+    let template = ShareRequest::of(&few, &options(SharingMode::All), |_| None).unwrap().template;
     assert_eq!(template.map(|template| template.queries_max), Some(64));
     let engine = Engine::start(inline(1)).unwrap();
     judge(&engine, &(0..11).map(|low| rows(low, 100_000)).collect::<Vec<_>>());

@@ -5,6 +5,7 @@ mod columns;
 mod common;
 mod more;
 mod orders;
+mod pages;
 mod plans;
 mod retained;
 mod tables;
@@ -21,7 +22,7 @@ use diligence_base::limits::SHARING_PATIENCE;
 use diligence_base::seams::Random;
 
 use self::plans::{Tables, Wanted};
-use crate::matching::cut::Wish;
+use crate::matching::cut::ShareRequest;
 use crate::matching::signature::Signature;
 use crate::options::{QueryOptions, SharingMode};
 use crate::plan::Plan;
@@ -145,7 +146,10 @@ fn conditions_that_are_no_comparisons_are_evaluated_for_each_query() {
 fn a_condition_that_may_fail_keeps_its_constants() {
     let tables = Tables::new(100);
     let template = |plan: &Plan| {
-        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.signature)
+        ShareRequest::of(plan, &options(SharingMode::All), |_| None)
+            .unwrap()
+            .template
+            .map(|template| template.signature)
     };
     let (one, other) = (Wanted::between(10, 90), Wanted::between(20, 60).of_word("beech"));
     assert!(template(&tables.groups_of_open(&one, true)) == template(&tables.groups_of_open(&other, true)));
@@ -402,11 +406,13 @@ fn who_waits_for_a_run_of_the_template_starts_when_a_worker_has_nothing_to_do() 
 fn those_of_a_template_wait_for_as_long_as_some_of_them_would_work() {
     let engine = Engine::start(inline(1)).unwrap();
     let tables = Tables::new(2000);
+    // Not over the same table: those would wait, too.
+    let viewed = tables.viewed();
     let run = |plan: &Plan| engine.run(plan, options(SharingMode::All)).unwrap();
     let wanted = [0, 1].map(|low| Wanted::between(low, 9));
     let plans = [
         tables.groups(&wanted[0]),
-        tables.total(&wanted[0]),
+        viewed.total(&wanted[0]),
         tables.groups(&wanted[1]),
         tables.joined(&wanted[0], JoinType::Inner, false),
     ];
@@ -489,7 +495,10 @@ fn how_a_query_lists_its_keys_and_values_does_not_count() {
         tables.sums_in_order(&wanted[3], &[3, 0], &[0, 1, 2, 3, 4, 5]),
     ];
     let template = |plan: &Plan| {
-        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.signature)
+        ShareRequest::of(plan, &options(SharingMode::All), |_| None)
+            .unwrap()
+            .template
+            .map(|template| template.signature)
     };
     assert!(template(&plans[0]).is_some() && plans.iter().all(|plan| template(plan) == template(&plans[0])));
     assert!(template(&plans[0]) != template(&tables.sums(&wanted[0], &[0, 1])));
@@ -504,7 +513,10 @@ fn what_is_equal_has_one_signature() {
     let tables = Tables::new(10);
     let exact = |plan: &Plan| Signature::exact(plan, &options(SharingMode::All));
     let template = |plan: &Plan| {
-        Wish::of(plan, &options(SharingMode::All), |_| None).unwrap().template.map(|template| template.signature)
+        ShareRequest::of(plan, &options(SharingMode::All), |_| None)
+            .unwrap()
+            .template
+            .map(|template| template.signature)
     };
     let wanted = Wanted::between(3, 7);
     let plan = tables.groups(&wanted);

@@ -151,5 +151,6 @@ fn whoever_finds_more_gets_its_own() {
         is_free(&engine);
         satellites += engine.sharing().satellites_total;
     }
-    assert!(satellites > 50, "{satellites}");
+    // Most of those that wait go together as a page, or as queries of one template.
+    assert!(satellites > 20, "{satellites}");
 }

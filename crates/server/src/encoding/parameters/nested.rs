@@ -4,12 +4,12 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use bytes::BytesMut;
 use diligence_base::Result;
-use diligence_db::postgres::{ColumnType, PostgresType, TEXT, type_of_oid};
+use diligence_db::postgres::{ColumnType, PostgresType, TEXT};
 use diligence_db::{RangeKind, Zone};
 
 use super::super::cursor::{Cursor, malformed};
 use super::super::values::Values;
-use super::{element_type, from_binary, is_text};
+use super::{element_type, from_binary, is_text, read_type};
 
 /// Rows within rows at most.
 const DEPTH_MAX: usize = 32;
@@ -25,7 +25,7 @@ pub(super) fn range_text(cursor: &mut Cursor<'_>, kind: RangeKind) -> Result<Str
     if flags & EMPTY != 0 {
         return Ok("empty".to_owned());
     }
-    let (element, _) = type_of_oid(kind.element().oid()).unwrap_or((TEXT, false));
+    let (element, _) = read_type(kind.element().oid()).unwrap_or((TEXT, false));
     let mut bound = |infinite: u8| -> Result<String> {
         if flags & infinite != 0 {
             return Ok(String::new());
@@ -75,7 +75,7 @@ fn row_text_within(bytes: &[u8], depth: usize) -> Result<String> {
             continue;
         }
         let field = cursor.take(usize::try_from(length).map_err(|_| malformed("a column's length"))?)?;
-        let text = match type_of_oid(oid) {
+        let text = match read_type(oid) {
             Some((_, true)) => array_text(field)?,
             Some((known, false)) => shown(&from_binary(field, known)?, known)?,
             // Of types that statements have made, enums are sent as texts, and rows as rows.
@@ -151,7 +151,7 @@ impl ArrayHead {
             return Ok(());
         }
         let bytes = cursor.take(usize::try_from(length).map_err(|_| malformed("an element's length"))?)?;
-        let text = match type_of_oid(self.oid) {
+        let text = match read_type(self.oid) {
             Some((_, true)) => return Err(malformed("an array's elements are arrays")),
             Some((known, false)) => shown(&from_binary(bytes, known)?, known)?,
             // Of types that statements have made, enums are sent as texts, and rows as rows.
@@ -192,7 +192,7 @@ pub(super) fn literal_of_array(bytes: &[u8]) -> Result<Option<String>> {
     let head = ArrayHead::read(&mut Cursor(bytes))?;
     let is_plain = head.dimensions.len() < 2 && head.dimensions.iter().all(|(_, first)| *first == 1);
     let is_held =
-        type_of_oid(head.oid).is_some_and(|(known, _)| element_type(known) == DataType::Utf8View && !is_text(known));
+        read_type(head.oid).is_some_and(|(known, _)| element_type(known) == DataType::Utf8View && !is_text(known));
     if is_plain && !is_held { Ok(None) } else { array_text(bytes).map(Some) }
 }
 

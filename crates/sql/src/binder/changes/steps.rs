@@ -19,7 +19,7 @@ impl Binder<'_> {
     /// The rows that steps make of others: the first step that fits a row counts. `number` is that of a row of the
     /// table, and what is NULL where there is no row of the source; nothing, if there always is one. `inserted` are the
     /// values of new rows, if the last step inserts them as they are.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "the parts of one MERGE, put together by its only caller")]
     pub(super) fn steps(
         &self,
         relation: Relation,

@@ -474,6 +474,16 @@ impl Text<'_> {
             {
                 if keyword == Keyword::PIVOT { self.pivot_statement(at) } else { self.unpivot_statement(at) }
             }
+            // Other names of the same.
+            _ if self.is_any(at, &["PIVOT_WIDER", "PIVOT_LONGER"])
+                && (begins || self.begins_query(at, open) || self.is_made(at, open)) =>
+            {
+                if self.is(at, "PIVOT_WIDER") {
+                    self.pivot_statement(at)
+                } else {
+                    self.unpivot_statement(at)
+                }
+            }
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             Keyword::ATTACH if begins => self.attach(at),
             Keyword::DETACH if begins => self.detach(at),
@@ -692,6 +702,14 @@ impl Text<'_> {
         };
         let closed = self.closed.get(&(at + 1)).copied().filter(|_| *self.token(at + 1) == Token::LParen);
         match (closed, self.token(at + 1)) {
+            // PostgreSQL's `INTERVAL (3) '1.2345 s'`, whose digits the parser does not keep: a cast.
+            (Some(closed), _) if matches!(self.token(closed + 1), Token::SingleQuotedString(_)) => {
+                let digits = (at + 2..closed).map(|at| self.token(at).clone()).collect::<Vec<_>>();
+                self.replace(at, [word("CAST"), Token::LParen]);
+                self.drop(at + 1..closed + 1);
+                let sql_type = [word("AS"), word("INTERVAL"), Token::LParen].into_iter().chain(digits);
+                self.insert_or_end(closed + 2, sql_type.chain([Token::RParen, Token::RParen]));
+            }
             (Some(closed), _) => {
                 if let Some(function) = unit_at(closed + 1) {
                     self.replace(at, [word(function)]);

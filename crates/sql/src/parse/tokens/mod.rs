@@ -25,6 +25,7 @@ mod fragments;
 mod ignored;
 mod joins;
 mod json_queries;
+mod keywords;
 mod macros;
 mod maintenance;
 mod moments;
@@ -43,6 +44,7 @@ mod words;
 
 use std::collections::{HashMap, HashSet};
 
+use diligence_base::{Error, Result, Span};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
@@ -76,8 +78,9 @@ pub(crate) use self::queries::{EMPTY_SET, EXECUTED, GROUPING_SETS, LIMIT_PERCENT
 pub(crate) use self::refused::{PREPARED, REFUSED};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 pub(crate) use self::rows::WHOLE_ROW;
-use self::strings::{with_hexadecimal_numbers, with_whole_strings};
+use self::strings::{number_with_junk, with_binary_numbers, with_hexadecimal_numbers, with_whole_strings};
 pub(crate) use self::upkeep::UPKEEP;
+use crate::errors;
 
 /// What stands in front of the name of a variable (DuckDB's SET VARIABLE), which is a setting's in the parser's tree.
 pub(crate) const VARIABLE: &str = "variable \u{1}";
@@ -94,9 +97,15 @@ pub(super) struct Rewritten {
     pub(super) queries: HashSet<Location>,
 }
 
-/// The tokens of a statement as the parser can read them.
-pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
+/// The tokens of a statement as the parser can read them. Fails with 42601 if a word follows a number without a blank.
+pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Result<Rewritten> {
     let tokens = with_hexadecimal_numbers(with_whole_strings(atomic::with_bodies_as_texts(tokens)));
+    let tokens = with_binary_numbers(tokens);
+    if let Some((place, number)) = number_with_junk(&tokens) {
+        let message = format!("trailing junk after numeric literal at or near \"{number}\"");
+        let place = Span { line: place.line, column: place.column };
+        return Err(errors::at(Error::input(message).with_code("42601"), Some(place)));
+    }
     let called = refused::call(&tokens).or_else(|| authority::call(&tokens)).or_else(|| folds::statement(&tokens));
     let called = called.or_else(|| macros::statement(&tokens));
     let tokens = called.unwrap_or(tokens);
@@ -104,7 +113,7 @@ pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
     text.walk();
     let queries = text.queries();
     let (edits, clauses) = (text.edits, text.clauses);
-    Rewritten { tokens: edits.applied(tokens), clauses, queries }
+    Ok(Rewritten { tokens: edits.applied(tokens), clauses, queries })
 }
 
 /// What is known of a pair of parentheses while it is open.
@@ -262,211 +271,11 @@ impl<'a> Text<'a> {
         self.without_heirs(at);
         self.merged_defaults(at);
         self.joins(at, keyword, level);
-        match keyword {
-            Keyword::FROM if !self.follows(at, &["DISTINCT"]) => level.in_from = true,
-            Keyword::SELECT => {
-                level.in_from = false;
-                self.select(at);
-            }
-            Keyword::WHERE => {
-                level.in_from = false;
-                self.current_of(at);
-            }
-            Keyword::HAVING
-            | Keyword::ORDER
-            | Keyword::WINDOW
-            | Keyword::UNION
-            | Keyword::INTERSECT
-            | Keyword::EXCEPT => level.in_from = false,
-            Keyword::LIMIT => {
-                level.in_from = false;
-                self.limit_percent(at);
-            }
-            Keyword::GROUP => {
-                level.in_from = false;
-                self.group_by(at);
-            }
-            Keyword::ROWS if level.in_from && self.is(at + 1, "FROM") && *self.token(at + 2) == Token::LParen => {
-                self.replace(at, [quoted("rows from")]);
-                self.drop(at + 1..at + 2);
-            }
-            Keyword::ROWS | Keyword::RANGE | Keyword::GROUPS if level.is_window => {
-                level.in_frame = true;
-                self.frame_offsets(at);
-            }
-            Keyword::GROUPING if self.is(at + 1, "SETS") && self.is_in_grouping_sets(level) => self.nested_sets(at),
-            Keyword::EXCLUDE if level.in_frame => self.exclude(at, level.opened),
-            Keyword::EXCLUDE if matches!(self.statement, Keyword::CREATE | Keyword::ALTER) => self.exclusion(at),
-            Keyword::VARIADIC if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma) => {
-                self.variadic(at, level.opened);
-            }
-            // substring(a SIMILAR b ESCAPE c): substring(a FROM b FOR c).
-            Keyword::SIMILAR if !self.is(at + 1, "TO") && self.is_in_substring(level) => {
-                self.replace(at, [word("FROM")]);
-            }
-            Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
-            Keyword::LIKE if self.begins_table_like(at, level.opened) => self.table_like(at),
-            Keyword::UNIQUE | Keyword::PRIMARY => self.included(at),
-            // Nothing inherits.
-            Keyword::NO
-                if self.is(at + 1, "INHERIT")
-                    && at > 0
-                    && *self.token(at - 1) == Token::RParen
-                    && matches!(self.statement, Keyword::CREATE | Keyword::ALTER) =>
-            {
-                self.drop(at..at + 2);
-            }
-            Keyword::FOREIGN if self.is(at + 1, "KEY") => self.set_by_deletion(at),
-            Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
-            Keyword::TABLE => self.table(at),
-            Keyword::EXECUTE => self.executed(at),
-            // Names, unless something of the past is asked for.
-            Keyword::AT | Keyword::BEFORE | Keyword::CHANGES if level.in_from && !self.is_of_past(at) => {
-                let name = self.token(at).to_string().to_lowercase();
-                self.replace(at, [quoted(&name)]);
-            }
-            Keyword::AS if level.in_from && self.declares_columns(at) => {
-                let closed = at - 1;
-                let opened = (level.opened..closed).rev().find(|open| self.closed.get(open) == Some(&closed));
-                if let Some(name @ Token::Word(_)) = opened.and_then(|open| Some(self.token(open.checked_sub(1)?))) {
-                    self.insert(at + 1, [name.clone()]);
-                }
-            }
-            Keyword::FOR if at >= self.locks_until => self.row_locks(at),
-            Keyword::PIVOT if level.in_from && *self.token(at + 1) == Token::LParen => self.pivot_in_from(at),
-            Keyword::ENUM if self.statement == Keyword::CREATE => self.enum_of_query(at),
-            Keyword::FUNCTION if self.follows(at, &["CREATE", "REPLACE"]) => self.function_as_macro(at),
-            Keyword::FETCH => self.fetch(at),
-            Keyword::USING if self.statement == Keyword::MERGE && self.joins_merged(at) => {}
-            Keyword::USING => match self.token(at + 1) {
-                Token::Lt => self.order_using(at, "ASC"),
-                Token::Gt => self.order_using(at, "DESC"),
-                _ => {}
-            },
-            Keyword::ALTER if self.begins_statement(at) => {
-                self.alter(at);
-                self.ignored_alter(at);
-            }
-            Keyword::ALTER if self.statement == Keyword::ALTER && self.is(at + 1, "CONSTRAINT") => {
-                self.alter_constraint(at);
-            }
-            Keyword::CREATE if self.begins_statement(at) => self.ignored_create(at),
-            Keyword::EXPLAIN if self.begins_statement(at) => self.ignored_explained(at),
-            Keyword::COMMENT if self.begins_statement(at) => self.ignored_comment(at),
-            Keyword::DROP if self.begins_statement(at) => self.ignored_drop(at),
-            Keyword::LOAD if self.begins_statement(at) => self.ignored_load(at),
-            Keyword::INSTALL if self.begins_statement(at) => self.ignored_load(at),
-            // FILTER (condition), as in DuckDB.
-            Keyword::FILTER
-                if at > 0
-                    && *self.token(at - 1) == Token::RParen
-                    && *self.token(at + 1) == Token::LParen
-                    && !self.is(at + 2, "WHERE") =>
-            {
-                self.insert(at + 2, [word("WHERE")]);
-            }
-            Keyword::UESCAPE => self.unicode_escape(at),
-            Keyword::VALUES if *self.token(at + 1) == Token::LParen => self.values_of_rows(at),
-            Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
-            Keyword::INSERT if self.is(at + 1, "INTO") => self.inserted_elements(at + 2),
-            Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
-            Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
-            Keyword::MATERIALIZED => self.materialized(at),
-            Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
-            Keyword::THEN if self.is_any(at + 1, &["INSERT", "UPDATE"]) => self.merged_whole(at),
-            // The columns' places count anyway.
-            Keyword::BY if self.is(at + 1, "POSITION") && self.ends_insert_target(at) => self.drop(at..at + 2),
-            Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {
-                self.insert_clause(at, 2, BY_NAME);
-            }
-            Keyword::WITH if self.is(at + 1, "NO") && self.is(at + 2, "DATA") => self.without_data(at),
-            Keyword::WITH if self.is(at + 1, "DATA") && self.ends_statement(at + 2) => self.drop(at..at + 2),
-            Keyword::COLLATION if self.is(at + 1, "FOR") && *self.token(at + 2) == Token::LParen => {
-                self.replace(at, [word("pg_collation_for")]);
-                self.drop(at + 1..at + 2);
-            }
-            Keyword::COLLATE => self.collated_type(at),
-            Keyword::JSON_TABLE if *self.token(at + 1) == Token::LParen => self.json_table(at),
-            _ if *self.token(at + 1) == Token::LParen
-                && self.is_any(at, &["JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"]) =>
-            {
-                self.json_query(at);
-            }
-            Keyword::VARIABLE if self.follows(at, &["SET", "RESET"]) => {
-                if let Token::Word(name) = self.token(at + 1) {
-                    self.replace(at, [quoted(&format!("{VARIABLE}{}", name.value.to_lowercase()))]);
-                    self.drop(at + 1..at + 2);
-                }
-            }
-            // DROP MACRO [TABLE] f: DROP FUNCTION f.
-            Keyword::MACRO if self.follows(at, &["DROP"]) => {
-                self.replace(at, [word("FUNCTION")]);
-                if self.is(at + 1, "TABLE") {
-                    self.drop(at + 1..at + 2);
-                }
-            }
-            Keyword::VACUUM | Keyword::ANALYZE if self.begins_statement(at) => self.upkeep(at),
-            Keyword::PROCEDURE if self.names_procedure(at) => self.procedure(at),
-            Keyword::DO if self.begins_statement(at) => self.do_block(at),
-            _ if self.begins_statement(at)
-                && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT"]) =>
-            {
-                self.maintenance(at);
-            }
-            // TRY(CAST(a AS b)): TRY_CAST(a AS b).
-            _ if self.is(at, "TRY") && *self.token(at + 1) == Token::LParen && self.is(at + 2, "CAST") => {
-                let (outer, inner) = (self.closed.get(&(at + 1)).copied(), self.closed.get(&(at + 3)).copied());
-                if let (Some(outer), Some(inner)) = (outer, inner)
-                    && outer == inner + 1
-                {
-                    self.drop(at..at + 2);
-                    self.replace(at + 2, [word("TRY_CAST")]);
-                    self.drop(outer..outer + 1);
-                }
-            }
-            _ if self.begins_statement(at) && self.is_any(at, &["REINDEX", "CLUSTER"]) => self.ignored_upkeep(at),
-            _ if self.is_any(at, &["DISTRIBUTED", "CLUSTERED"]) && self.is(at + 1, "BY") => self.fragments(at),
-            _ if self.is(at, "REFRESH") && self.begins_statement(at) && self.is(at + 1, "MATERIALIZED") => {
-                self.refresh(at);
-            }
-            Keyword::DOMAIN if self.follows(at, &["CREATE", "ALTER", "DROP"]) && self.begins_statement(at - 1) => {
-                self.domain(at);
-            }
-            Keyword::SEQUENCE if self.follows(at, &["CREATE", "TEMPORARY", "TEMP"]) => {
-                let named = if self.is(at + 1, "IF") { at + 4 } else { at + 1 };
-                let behind = if *self.token(named + 1) == Token::Period { named + 3 } else { named + 1 };
-                self.sequence_options(behind);
-            }
-            Keyword::IDENTITY if *self.token(at + 1) == Token::LParen => self.sequence_options(at + 2),
-            Keyword::CONSTRAINT if self.follows(at, &["RENAME"]) => {
-                if let Token::Word(name) = self.token(at + 1) {
-                    let lower = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-                    self.replace(at, [quoted(&format!("{CONSTRAINT}{lower}"))]);
-                    self.drop(at + 1..at + 2);
-                }
-            }
-            _ if self.is(at, "TABLESPACE") => self.tablespace(at),
-            _ if self.is(at, "WITHOUT") && self.is(at + 1, "OIDS") && self.defines_rows() => self.drop(at..at + 2),
-            _ if self.is(at, "OVERRIDING") && self.is(at + 1, "SYSTEM") && self.is(at + 2, "VALUE") => {
-                self.insert_clause(at, 3, OVERRIDING);
-            }
-            _ if self.is(at, "OVERRIDING") && self.is(at + 1, "USER") && self.is(at + 2, "VALUE") => {
-                self.insert_clause(at, 3, OVERRIDING_USER);
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether AS without a name stands between a call and its columns: `f() AS (a integer, b text)`.
-    fn declares_columns(&self, at: usize) -> bool {
-        let is_word = |at: usize| matches!(self.token(at), Token::Word(_));
-        at > 0
-            && *self.token(at - 1) == Token::RParen
-            && *self.token(at + 1) == Token::LParen
-            && is_word(at + 2)
-            && is_word(at + 3)
-            && !self
-                .is_any(at + 2, &["SELECT", "WITH", "VALUES", "TABLE", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE"])
+        let _is_met = self.query_word(at, keyword, level)
+            || self.expression_word(at, keyword, level)
+            || self.change_word(at, keyword)
+            || self.statement_word(at, keyword)
+            || self.definition_word(at, keyword, level);
     }
 
     /// `-|-`, without blanks in it.
@@ -474,16 +283,6 @@ impl<'a> Text<'a> {
         matches!(self.token(at), Token::CustomBinaryOperator(first) if first == "-|")
             && *self.token(at + 1) == Token::Minus
             && self.words[at + 1] == self.words[at] + 1
-    }
-
-    fn is_in_substring(&self, level: &TokenLevel) -> bool {
-        level.opened > 0 && self.is(level.opened - 1, "SUBSTRING")
-    }
-
-    /// Whether AT begins `AT (TIMESTAMP => …)`, `AT (VERSION => …)` or `AT TIME ZONE`.
-    fn is_of_past(&self, at: usize) -> bool {
-        let is_clause = *self.token(at + 1) == Token::LParen && self.is_any(at + 2, &["TIMESTAMP", "VERSION"]);
-        self.is(at, "AT") && (is_clause || self.is_any(at + 1, &["TIME", "LOCAL"]))
     }
 
     fn ends_statement(&self, at: usize) -> bool {

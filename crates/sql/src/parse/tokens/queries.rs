@@ -253,6 +253,16 @@ impl Text<'_> {
         }
     }
 
+    /// The place behind a number of rows: nothing, a number, or an expression in parentheses.
+    fn behind_count(&self, count: usize) -> usize {
+        match self.token(count) {
+            Token::LParen => self.closed.get(&count).map_or(count, |closed| closed + 1),
+            Token::Plus | Token::Minus => count + 2,
+            _ if self.is_any(count, &["ROW", "ROWS"]) => count,
+            _ => count + 1,
+        }
+    }
+
     /// `FETCH FIRST n ROWS ONLY`: LIMIT, which may stand in front of OFFSET and takes any expression.
     pub(super) fn fetch(&mut self, at: usize) {
         let begins = at == 0 || *self.token(at - 1) == Token::SemiColon;
@@ -260,13 +270,16 @@ impl Text<'_> {
             return;
         }
         let count = at + 2;
-        let end = match self.token(count) {
-            Token::LParen => self.closed.get(&count).map_or(count, |closed| closed + 1),
-            Token::Plus | Token::Minus => count + 2,
-            _ if self.is_any(count, &["ROW", "ROWS"]) => count,
-            _ => count + 1,
-        };
-        if !self.is_any(end, &["ROW", "ROWS"]) || !self.is(end + 1, "ONLY") {
+        let end = self.behind_count(count);
+        let is_of_rows = self.is_any(end, &["ROW", "ROWS"]);
+        if is_of_rows && self.is(end + 1, "WITH") && self.is(end + 2, "TIES") && self.is(end + 3, "OFFSET") {
+            // The parser reads OFFSET in front only.
+            let behind = self.behind_count(end + 4);
+            let moved = (end + 3..behind).map(|at| self.token(at).clone()).collect::<Vec<_>>();
+            self.insert(at, moved);
+            self.drop(end + 3..behind + usize::from(self.is_any(behind, &["ROW", "ROWS"])));
+        }
+        if !is_of_rows || !self.is(end + 1, "ONLY") {
             return;
         }
         self.replace(at, [word("LIMIT")]);

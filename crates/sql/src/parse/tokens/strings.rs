@@ -1,6 +1,7 @@
 //! Literals that the tokenizer leaves in parts, or takes for others.
 
-use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 /// `0x1F` is a number, `X'1F'` a string of bits; the parser has one token for both, of which the first is shorter.
 pub(super) fn with_hexadecimal_numbers(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -14,6 +15,49 @@ pub(super) fn with_hexadecimal_numbers(mut tokens: Vec<TokenWithSpan>) -> Vec<To
         }
     }
     tokens
+}
+
+/// `0b101` and `0o17` are numbers, as in PostgreSQL 16; the tokenizer takes them for a 0 and a word.
+pub(super) fn with_binary_numbers(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut whole: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        if let Token::Word(word) = &token.token
+            && word.quote_style.is_none()
+            && let Some(TokenWithSpan { token: zero @ Token::Number(..), span }) = whole.last_mut()
+            && matches!(zero, Token::Number(digits, false) if digits == "0")
+            && let Some(number) = number_of(&word.value)
+        {
+            (*zero, span.end) = (Token::Number(number.to_string(), false), token.span.end);
+            continue;
+        }
+        whole.push(token);
+    }
+    whole
+}
+
+/// What `b101` or `o17` behind a 0 is.
+fn number_of(digits: &str) -> Option<u128> {
+    let radix = match digits.chars().next()? {
+        'b' | 'B' => 2,
+        'o' | 'O' => 8,
+        _ => return None,
+    };
+    u128::from_str_radix(&digits[1..].replace('_', ""), radix).ok()
+}
+
+/// The place and the text of a number that a word follows without a blank, which is a mistake in PostgreSQL: `1and`.
+pub(super) fn number_with_junk(tokens: &[TokenWithSpan]) -> Option<(Location, String)> {
+    let queries = [Keyword::SELECT, Keyword::WITH, Keyword::VALUES, Keyword::INSERT, Keyword::UPDATE, Keyword::DELETE];
+    let first = tokens.iter().find(|token| !matches!(token.token, Token::Whitespace(_) | Token::LParen))?;
+    if !matches!(&first.token, Token::Word(word) if queries.contains(&word.keyword)) {
+        return None;
+    }
+    tokens.windows(2).find_map(|pair| match (&pair[0].token, &pair[1].token) {
+        (Token::Number(number, false), Token::Word(word)) if word.quote_style.is_none() => {
+            Some((pair[0].span.start, format!("{number}{}", word.value)))
+        }
+        _ => None,
+    })
 }
 
 /// String literals with only a line's end and comments between them are one.

@@ -12,10 +12,10 @@ use sqlparser::ast::{self, AlterColumnOperation, Expr, Ident};
 use sqlparser::keywords::ALL_KEYWORDS;
 
 use super::super::around::Around;
+use super::super::bound::BoundStatement;
 use super::super::definitions::lower;
 use super::super::indexes::shown;
 use super::super::sequences::{SequenceChange, arguments_of, changed, changes_of};
-use super::super::statements::BoundStatement;
 use super::super::tables::sequence_options_of;
 use super::{Altered, From};
 use crate::binder::{self};

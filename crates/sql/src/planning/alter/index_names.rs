@@ -18,7 +18,7 @@ impl Around<'_> {
         const TAG: &str = "DROP INDEX";
         let mut gone = BTreeMap::<RelationName, Vec<String>>::new();
         for name in names {
-            let name = self.relation_name(name)?;
+            let name = self.index_name(name)?;
             let Some((object, key)) = self.index_named(&name) else {
                 if let Some(other) = self.at.snapshot.catalog.get(&name) {
                     let error = Error::input(format!("\"{}\" is not an index", name.name)).with_code("42809");
@@ -58,6 +58,19 @@ impl Around<'_> {
             1 => commands.remove(0),
             _ => Command::All { commands, tag: TAG },
         }))
+    }
+
+    /// What an index, or another relation, is called in a statement that changes it: without a schema, the first one of
+    /// the path, in which temporary tables' indexes come first. Fails as [`relation_name`](Self::relation_name).
+    pub(in crate::planning) fn index_name(&self, name: &ObjectName) -> Result<RelationName> {
+        Ok(self.index_along_path(self.relation_name(name)?, name.0.len() == 1))
+    }
+
+    fn index_along_path(&self, name: RelationName, is_bare: bool) -> RelationName {
+        let mut schemas = self.schemas().into_iter().filter(|_| is_bare);
+        let candidate =
+            |schema: String| Some(RelationName::new(schema, &name.name)).filter(|candidate| self.is_taken(candidate));
+        schemas.find_map(candidate).unwrap_or(name)
     }
 
     /// The index of a name, and its table.
@@ -102,11 +115,13 @@ impl Around<'_> {
 
     /// ALTER INDEX … RENAME TO. Fails with 42704 if there is no such index, and with 42P07 if the name is taken.
     pub(in crate::planning) fn rename_index(&self, name: &ObjectName, to: &ObjectName) -> Result<BoundStatement> {
+        let is_bare = name.0.len() == 1;
         let mut name = self.relation_name(name)?;
         let is_conditional = name.name.strip_prefix(IF_EXISTS).map(str::to_owned);
         if let Some(bare) = &is_conditional {
             name.name.clone_from(bare);
         }
+        let name = self.index_along_path(name, is_bare);
         let to = to.0.last().and_then(|part| part.as_ident()).map(lower);
         let to = to.ok_or_else(|| Error::input("an index gets a name").with_code("42601"))?;
         let tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);

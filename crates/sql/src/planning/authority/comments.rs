@@ -13,7 +13,7 @@ use sqlparser::ast;
 use super::roles::change;
 use super::words::Words;
 use crate::planning::around::Around;
-use crate::planning::definitions::unwritable;
+use crate::planning::writable::unwritable;
 use crate::statement::{Command, Statement};
 
 impl Around<'_> {
@@ -153,7 +153,7 @@ impl Around<'_> {
     }
 
     fn commented_index(&self, name: &ast::ObjectName) -> Result<Topic> {
-        let name = self.relation_name(name)?;
+        let name = self.index_name(name)?;
         match self.index_named(&name) {
             Some((object, key)) => {
                 self.at.snapshot.rights.check_owner(&object.name)?;

@@ -23,7 +23,7 @@ use sqlparser::ast;
 
 pub(super) use self::words::Words;
 use super::around::Around;
-use super::statements::BoundStatement;
+use super::bound::BoundStatement;
 use crate::parse::AUTHORITY;
 use crate::statement::{ChannelStep, Command, Statement};
 

@@ -22,6 +22,7 @@ impl Around<'_> {
             };
             return Err(Error::input(message).with_code(DENIED).with_hint("superusers may"));
         }
+        self.outside_of_blocks("ALTER SYSTEM")?;
         Ok(Statement::Maintain(Maintenance::SetForAll { setting, value }))
     }
 

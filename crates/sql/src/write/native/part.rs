@@ -4,27 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::journal::RowStore;
-use diligence_catalog::{ColumnIds, NativeTable, NewRows, Relation, RelationName, StoredCluster, table_schema};
+use diligence_catalog::{ColumnIds, Relation, table_schema};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_storage::foreign_error::from_arrow;
-use diligence_storage::segment::{Segment, SegmentBlock, SegmentWriter, is_storable};
+use diligence_storage::segment::{SegmentBlock, SegmentWriter, is_storable};
 use diligence_storage::{PartIo, WriteIo, WritePart};
 
+use super::super::load::{CLUSTER_BYTES, CLUSTERS_MAX, LAST_PART, Load};
 use super::{ChangeWay, NativeOperation, NativeRows, NativeTarget, NativeWriter, NewTable};
-
-/// Where rows of a statement go that are many.
-#[derive(Clone)]
-pub(in crate::write) struct Load {
-    pub(in crate::write) row_store: Arc<dyn RowStore>,
-    pub(super) name: RelationName,
-    pub(in crate::write) columns: SchemaRef,
-    pub(in crate::write) ids: Vec<u32>,
-    /// The table, if it is there.
-    pub(super) table: Option<Arc<NativeTable>>,
-}
 
 impl Load {
     /// `None` where rows that come stay in memory.
@@ -54,20 +42,8 @@ impl Load {
         };
         load.columns.fields().iter().all(|field| is_storable(field.data_type())).then_some(load)
     }
-
-    /// The clusters of a segment as rows of the table.
-    pub(super) fn clusters(
-        &self,
-        segment: &Arc<Segment>,
-        count: usize,
-        fragment: u16,
-    ) -> impl Iterator<Item = NewRows> {
-        (0..count).map(move |cluster| {
-            let rows = NewRows::Stored(StoredCluster::new(segment.clone(), cluster).in_fragment(fragment));
-            self.table.as_ref().map_or(rows.clone(), |table| table.as_own(rows))
-        })
-    }
 }
+
 /// What one packet has.
 pub(super) struct NativePart {
     pub(super) operation: Arc<NativeOperation>,
@@ -78,13 +54,6 @@ pub(super) struct NativePart {
     pub(super) segment: Option<SegmentWriter>,
     pub(super) due: VecDeque<SegmentBlock>,
 }
-
-/// Bytes of rows that make a cluster, at most, unless one batch has more.
-pub(in crate::write) const CLUSTER_BYTES: usize = 16 << 20;
-/// Clusters of one segment, at most.
-pub(in crate::write) const CLUSTERS_MAX: usize = 64;
-/// The last rows of a packet make a cluster if they are one in so many of the most that one has.
-pub(in crate::write) const LAST_PART: usize = 4;
 
 impl NativePart {
     /// Encodes its rows as a cluster.

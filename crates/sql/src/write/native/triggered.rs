@@ -217,10 +217,11 @@ impl NativeOperation {
         let (catalog, owner) = (triggers.catalog(), self.writer.owner);
         if rows.iter().any(|rows| rows.num_rows() > 0) || matches!(way, ChangeWay::Insert { replace: true }) {
             let inserted = as_new(&rows);
-            let _locked = catalog.lock_change(owner, table, self.planned(table), &[], &inserted)?;
+            let locked = catalog.lock_change(owner, table, self.planned(table), &[], &inserted)?;
             match way {
                 ChangeWay::InsertNew(keys) => {
-                    let new = catalog.insert_new(table, &rows, memory, keys)?;
+                    let new = catalog.insert_new(&locked, table, &rows, memory, keys);
+                    let new = new.map_err(|error| catalog.refused(&locked, table, &inserted, error))?;
                     let filtered = |rows: &[RecordBatch]| {
                         let pairs = rows.iter().zip(&new);
                         pairs.map(|(rows, new)| filter_record_batch(rows, new)).collect::<Result<Vec<_>, _>>()
@@ -228,7 +229,10 @@ impl NativeOperation {
                     rows = filtered(&rows).map_err(from_arrow)?;
                     returned = filtered(&returned).map_err(from_arrow)?;
                 }
-                ChangeWay::Insert { replace } => catalog.insert(table, &inserted, memory, *replace)?,
+                ChangeWay::Insert { replace } => {
+                    let came = catalog.insert(table, &inserted, memory, *replace);
+                    came.map_err(|error| catalog.refused(&locked, table, &inserted, error))?;
+                }
                 _ => return Err(Error::bug("rows that change take another way")),
             }
         }
@@ -353,12 +357,14 @@ impl NativeOperation {
     /// Changes rows. What refers to them follows at once, or is to be asked for if that is given.
     fn changed_alone(&self, catalog: &Catalog, table: &ObjectRef, change: RowChange) -> Result<Option<LedChange>> {
         let (owner, planned) = (self.writer.owner, self.planned(table));
-        let _locked = catalog.lock_change(owner, table, planned, &change.deleted, &change.inserted)?;
+        let locked = catalog.lock_change(owner, table, planned, &change.deleted, &change.inserted)?;
+        let inserted = change.inserted.clone();
         let follows = self.writer.triggers.as_ref().is_some_and(|triggers| !triggers.followers.is_empty());
-        match follows {
+        let led = match follows {
             true => catalog.change_alone(table, change).map(Some),
             false => catalog.change(table, change).map(|()| None),
-        }
+        };
+        led.map_err(|error| catalog.refused(&locked, table, &inserted, error))
     }
 
     /// Has rows of other tables follow a change, and theirs, and runs what is behind all of it.

@@ -110,7 +110,7 @@ fn levels(rows: usize, present: bool) -> Vec<u8> {
     vec![2, 0, 0, 0, (rows as u8) << 1, u8::from(present)]
 }
 
-#[allow(deprecated)]
+#[allow(deprecated, reason = "old files have it")]
 const BIT_PACKED_LEVELS: Encoding = Encoding::BIT_PACKED;
 
 /// A file whose only column, `v`, has these pages.

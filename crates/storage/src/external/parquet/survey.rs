@@ -136,7 +136,7 @@ pub(super) fn survey_in_steps(file: &ParquetFile, metadata: &ColumnChunkMetaData
     })
 }
 
-#[allow(deprecated)]
+#[allow(deprecated, reason = "old files have it")]
 fn is_old(encoding: Encoding) -> bool {
     encoding == Encoding::BIT_PACKED
 }

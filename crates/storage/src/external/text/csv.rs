@@ -18,6 +18,7 @@ use super::csv_cuts::find_cuts;
 use super::csv_fields::{Dialect, Field, Found, TEXT_BYTES_MAX, record};
 use super::csv_infer::{self, Guess};
 use super::csv_values::{self, Forms, is_readable};
+use super::encoded::{ENCODING_HINT, not_utf8};
 use super::input::TextInput;
 use super::{
     Encoded, Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions,
@@ -44,8 +45,8 @@ pub(in crate::external) struct CsvTable {
     /// Where those go that are left out.
     rejects: Option<ScanRejects>,
     files: Vec<CsvFile>,
-    /// Whether the statement says the columns, and not the first records.
-    is_declared: bool,
+    /// For each column, whether the statement says its type, and not the first records.
+    told: Vec<bool>,
     /// Whether these are the columns of a table that the rows are copied into.
     is_copied: bool,
 }
@@ -145,7 +146,9 @@ impl CsvTable {
             });
             rejects.begin(scans.collect(), options.rejects_max)
         });
-        Ok(Self { files, schema, forms, ignores_errors, pads, rejects, is_declared, is_copied: options.csv.in_order })
+        let is_told = |name: &str| options.types.iter().any(|(told, _)| told.eq_ignore_ascii_case(name));
+        let told = schema.fields().iter().map(|field| is_declared || is_told(field.name())).collect();
+        Ok(Self { files, schema, forms, ignores_errors, pads, rejects, told, is_copied: options.csv.in_order })
     }
 
     /// How the first file is written, whether it has a header, and how many lines are in front of that.
@@ -286,8 +289,8 @@ fn look(
         let dialect = csv_infer::dialect(text, sample.complete, &source.name, &written);
         let most = options.rows_to_infer().saturating_add(1);
         let records = csv_infer::records(text, sample.complete, &dialect, most, options.ignore_errors);
-        // A first record that is longer than the sample needs a longer one.
-        if records.is_empty() && !sample.complete && more < 4 {
+        // Of records that are longer than the sample, a longer one shows what is behind a header.
+        if records.len() < 2 && !sample.complete && more < 4 {
             more += 1;
             continue;
         }
@@ -304,7 +307,11 @@ fn no_text(source: &Source, text: &[u8]) -> Error {
             "an Arrow file",
             "CREATE EXTERNAL TABLE … STORED AS ARROW LOCATION '…' reads it, whatever its name is",
         ),
-        (b"PK\x03\x04", "a ZIP archive, as spreadsheets are", "unpack it, or save the sheet as CSV"),
+        (
+            b"PK\x03\x04",
+            "a ZIP archive, as spreadsheets are",
+            "read_xlsx('…') reads a spreadsheet; unpack any other archive first",
+        ),
         (b"SQLite format 3\0", "a database of SQLite", "sqlite_scan('…', 'table') reads a table of it"),
     ];
     match KINDS.iter().find(|(begin, ..)| text.starts_with(begin)) {
@@ -361,6 +368,14 @@ fn describe(
         let declared = declared.map(|schema| (schema, options.csv.in_order));
         csv_infer::has_header(text, &records, &dialect, is_null, declared, forms)
     });
+    let are_names_told = declared.is_some() || !options.csv.names.is_empty();
+    if has_header
+        && !are_names_told
+        && let Some(byte) = first.iter().find_map(|field| not_utf8(field.raw(text)))
+    {
+        let error = source.error(format!("the names of its columns are not UTF-8: they have the byte {byte:#04x}"));
+        return Err(error.with_hint(ENCODING_HINT));
+    }
     let header = has_header.then(|| csv_infer::names(text, first, &dialect, options.csv.plain_names));
     let rest = if has_header { &records[1..] } else { &records[..] };
     // Lines that end in a delimiter have an empty field at the end that the header may not have.
@@ -372,7 +387,9 @@ fn describe(
     };
     let mut guesses = vec![Guess::default(); fields];
     // Records that will be left out say nothing.
-    let counts = |record: &&Vec<Field>| !options.ignore_errors || (fields..=fields + 1).contains(&record.len());
+    let counts = |record: &&Vec<Field>| {
+        !options.ignore_errors || is_padded && record.len() < fields || (fields..=fields + 1).contains(&record.len())
+    };
     for record in rest.iter().filter(counts) {
         see(&mut guesses, record, text, is_null, forms);
     }
@@ -642,7 +659,9 @@ impl CsvWindows {
             });
             match found {
                 Found::Record { next }
-                    if count == file.fields || count == file.fields + 1 && rest_is_empty(rest, next, file) =>
+                    if count == file.fields
+                        || count < file.fields && table.pads
+                        || count == file.fields + 1 && rest_is_empty(rest, next, file) =>
                 {
                     if table.ignores_errors
                         && let Some(wrong) = table.wrong_field(file, rest, &whole)
@@ -652,11 +671,6 @@ impl CsvWindows {
                         self.consumed = next;
                         continue;
                     }
-                    self.starts.push(self.consumed as u32);
-                    self.consumed = next;
-                    return Ok(true);
-                }
-                Found::Record { next } if table.pads && count < file.fields => {
                     let absent = slots.get(count..).unwrap_or_default().iter().flatten();
                     absent.for_each(|slot| fields[*slot].push(Field::empty()));
                     self.starts.push(self.consumed as u32);
@@ -669,14 +683,15 @@ impl CsvWindows {
                     self.consumed = next;
                 }
                 Found::Record { .. } => {
-                    return Err(self.input.error(
-                        self.consumed,
-                        format!(
-                            "the record has {count} field{} instead of {}",
-                            if count == 1 { "" } else { "s" },
-                            file.fields
-                        ),
-                    ));
+                    let plural = if count == 1 { "" } else { "s" };
+                    let what = format!("the record has {count} field{plural} instead of {}", file.fields);
+                    let error = self.input.error(self.consumed, what);
+                    return Err(error.with_hint(match count < file.fields {
+                        true => "null_padding = true fills such records up with NULL, ignore_errors = true skips them",
+                        false => {
+                            "ignore_errors = true skips such records; delim and quote say how fields are separated"
+                        }
+                    }));
                 }
                 Found::Nothing { next } => self.consumed = next,
                 Found::Malformed { at, what } if table.ignores_errors => {
@@ -758,10 +773,8 @@ impl CsvWindows {
             let text = &self.input.rest()[self.checked..self.consumed];
             if let Err(error) = std::str::from_utf8(text) {
                 let at = self.checked + error.valid_up_to();
-                return Err(self
-                    .input
-                    .error(at, format!("byte {:#04x} is not UTF-8", self.input.rest()[at]))
-                    .with_hint("convert the file to UTF-8, for example with iconv"));
+                let error = self.input.error(at, format!("byte {:#04x} is not UTF-8", self.input.rest()[at]));
+                return Err(error.with_hint(ENCODING_HINT));
             }
             self.checked = self.consumed;
         }
@@ -853,15 +866,15 @@ impl Windows for CsvWindows {
             let is_begin = self.input.offset() == file.text.body;
             self.input
                 .error(at as usize, format!("column '{name}': '{value}' is no {}", field_type_name(told)))
-                .with_hint(match self.table.is_declared {
+                .with_hint(match self.table.told[column] {
                     _ if is_copied && row == Some(0) && is_begin => {
                         "if the first line has the names of columns, say HEADER: COPY t FROM '…' (FORMAT csv, HEADER)"
                             .to_owned()
                     }
                     true => "declare the column as VARCHAR, or give the text that stands for NULL".to_owned(),
                     false => format!(
-                        "declare the column as VARCHAR, or give the text that stands for NULL; '{name}' was taken for {} from \
-                         the first records",
+                        "say the column's type, as in types = {{'{name}': 'VARCHAR'}}, or the text that stands \
+                         for NULL; '{name}' was taken for {} from the first records, and sample_size = -1 looks at all",
                         type_name(ty)
                     ),
                 })

@@ -191,7 +191,10 @@ impl Guess {
     /// The same in files whose dates are written in these forms.
     pub fn data_type_with(&self, forms: &Forms) -> DataType {
         let is_one = |seen: DateOrders| forms.orders.iter().any(|order| seen.may_be(*order));
-        match self.data_type() {
+        // Who says how dates are written wants dates, also of digits that could be numbers: 20240131.
+        let told = Self { boolean: false, integer: false, long: false, float: false, ..self.clone() };
+        let is_told = forms.date.is_some() && self.date || forms.timestamp.is_some() && self.timestamp;
+        match if is_told { told.data_type() } else { self.data_type() } {
             DataType::Date32 if !self.date && (forms.date.is_some() || !is_one(self.orders)) => DataType::Utf8View,
             DataType::Timestamp(..) if !self.timestamp && (forms.timestamp.is_some() || !is_one(self.moments)) => {
                 DataType::Utf8View

@@ -18,7 +18,7 @@ use diligence_base::{Error, Result};
 
 use super::csv_values::Forms;
 use super::input::TextInput;
-use super::json_columns::{Column, Record};
+use super::json_columns::{Column, Record, TWICE};
 use super::json_infer::{Members, NO_OBJECT};
 use super::json_text::{Flaw, Kind, kind, skip_space, value_end};
 use super::{
@@ -771,6 +771,9 @@ impl JsonBatches {
             Flaw::Incomplete => (start, CUT_OFF.to_owned()),
             Flaw::Misfit { key, what } => {
                 let error = self.place(start, format!("key '{key}': {what}"));
+                if what == TWICE {
+                    return error.with_hint("ignore_errors = true leaves such records out");
+                }
                 let hint = "declare the columns, or look at all records for their types: \
                             read_json('…', sample_size = -1)";
                 return error.with_hint(hint);

@@ -14,7 +14,7 @@ use arrow::array::{
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, FieldRef, Fields, TimeUnit};
+use arrow::datatypes::{DataType, FieldRef, Fields, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::text::{ReadOptions, parse_array};
@@ -326,7 +326,11 @@ impl Column {
                 Arc::new(StructArray::try_new(fields, arrays, nulls).map_err(from_arrow)?)
             }
         };
-        let sql_type = checked_type(&self.field).filter(|_| matches!(self.values, Values::Cast(_)));
+        // Arrow's own reading of intervals does not know SQL's texts.
+        let is_interval = matches!(ty, DataType::Interval(IntervalUnit::MonthDayNano));
+        let of_interval = || is_interval.then(|| SqlType::of_field(&self.field)).flatten();
+        let sql_type = checked_type(&self.field).or_else(of_interval);
+        let sql_type = sql_type.filter(|_| matches!(self.values, Values::Cast(_)));
         if *array.data_type() == ty && sql_type.is_none() {
             return Ok(array);
         }
@@ -407,7 +411,8 @@ impl Record {
         Ok(Self { columns, places, names, starts, is_strict })
     }
 
-    /// Takes the object at a position, and gives its end. Of a key that comes twice, the last value counts.
+    /// Takes the object at a position, and gives its end. A key that comes twice is a flaw: programs disagree about
+    /// which of its values counts.
     pub fn take(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
         let Self { columns, places, names, starts, is_strict } = self;
         starts.fill(usize::MAX);
@@ -424,6 +429,9 @@ impl Record {
             };
             next += 1;
             match places.get(name) {
+                Some(Some(place)) if starts[*place] != usize::MAX => {
+                    return Err(Flaw::Misfit { key: name.to_owned(), what: TWICE.to_owned() });
+                }
                 Some(Some(place)) => starts[*place] = at,
                 Some(None) => {}
                 None if *is_strict => {
@@ -460,3 +468,6 @@ impl Record {
 
 /// What is wrong with a key that the table does not have.
 const NEW_KEY: &str = "the records that were looked at do not have this key";
+
+/// What is wrong with a key that an object has twice.
+pub(super) const TWICE: &str = "the object has this key twice";

@@ -96,6 +96,10 @@ fn number_end(text: &[u8], start: usize) -> Result<usize, Flaw> {
         }
     };
     let mut at = start + usize::from(text[start] == b'-');
+    if text.get(at) == Some(&b'0') && matches!(text.get(at + 1), Some(b'0'..=b'9')) {
+        // Programs read it as 7, as an octal number or as a text.
+        return malformed(at, "a number begins with 0");
+    }
     at = digits(at)?;
     if text.get(at) == Some(&b'.') {
         at = digits(at + 1)?;
@@ -215,7 +219,7 @@ mod tests {
         for text in ["{\"a\":1", "[1,", "\"a", "tru", "{\"a\"", "{\"a\":"] {
             assert_eq!(value_end(text.as_bytes(), 0, 0), Err(Flaw::Incomplete), "{text}");
         }
-        for text in ["{a:1}", "[1 2]", "1x", "{\"a\" 1}", "nulk", "-x", "{\"a\":}"] {
+        for text in ["{a:1}", "[1 2]", "1x", "{\"a\" 1}", "nulk", "-x", "{\"a\":}", "007", "-01", "[00]"] {
             assert!(matches!(value_end(text.as_bytes(), 0, 0), Err(Flaw::Malformed { .. })), "{text}");
         }
         assert!(value_end("[".repeat(100_000).as_bytes(), 0, 0).is_err());

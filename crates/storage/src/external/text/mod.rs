@@ -28,6 +28,7 @@ use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
 
 use encoded::Encoded;
+pub(super) use encoded::encode;
 
 use super::options::{Compression, OpenOptions};
 use super::rejects::RecordFile;

@@ -17,7 +17,8 @@ use liblzma::write::XzEncoder;
 
 use super::csv::{CsvForm, write_header, write_rows};
 use super::names::FileNames;
-use crate::external::options::{Compression, Format};
+use crate::external::options::{Compression, Encoding, Format};
+use crate::external::text::encode;
 use crate::foreign_error::from_arrow;
 
 /// A format with all that is said about how it is written.
@@ -51,6 +52,8 @@ pub struct WriteExtras {
     pub quoted_columns: Vec<String>,
     /// What is between the fields of CSV, if it has several bytes.
     pub delimiter: Option<String>,
+    /// How the characters of a file of text are encoded; UTF-8 if `None`.
+    pub encoding: Option<Encoding>,
     /// Ids of columns in Parquet, by their names.
     pub field_ids: HashMap<String, i32>,
     /// Bytes of a row group of Parquet at most.
@@ -96,11 +99,14 @@ pub(super) struct TextEncoder {
     form: TextForm,
     packing: Packing,
     frame: Option<Frame>,
+    encoding: Option<Encoding>,
     /// Whether the piece has rows already.
     has_rows: bool,
     packer: Option<Packer>,
     /// What is packed is not in here.
     text: Vec<u8>,
+    /// Bytes of the text that are in the file's encoding already.
+    encoded: usize,
 }
 
 #[derive(Clone)]
@@ -135,16 +141,40 @@ impl TextEncoder {
             WriteFormat::Json(packing) => (TextForm::Json, *packing),
             WriteFormat::Parquet(_) | WriteFormat::Arrow => return None,
         };
-        Some(Self::of(form, packing, extras.frame.clone()))
+        let own = Self {
+            form,
+            packing,
+            frame: extras.frame.clone(),
+            encoding: extras.encoding,
+            has_rows: false,
+            packer: None,
+            text: Vec::new(),
+            encoded: 0,
+        };
+        Some(own)
     }
 
-    fn of(form: TextForm, packing: Packing, frame: Option<Frame>) -> Self {
-        Self { form, packing, frame, has_rows: false, packer: None, text: Vec::new() }
+    /// Another piece of the file, in which nothing is yet.
+    fn piece(&self) -> Self {
+        Self {
+            form: self.form.clone(),
+            packing: self.packing,
+            frame: None,
+            encoding: self.encoding,
+            has_rows: false,
+            packer: None,
+            text: Vec::new(),
+            encoded: 0,
+        }
     }
 
     /// What a file begins with, whether it has rows or not.
     pub fn header(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
-        let mut own = Self::of(self.form.clone(), self.packing, None);
+        let mut own = self.piece();
+        if matches!(self.encoding, Some(Encoding::Utf16 | Encoding::Utf16BigEndian)) {
+            // The mark that says which of the two it is.
+            own.text.extend_from_slice("\u{feff}".as_bytes());
+        }
         if let Some(frame) = &self.frame {
             own.text.extend_from_slice(frame.begin.as_bytes());
         }
@@ -168,7 +198,7 @@ impl TextEncoder {
     }
 
     fn packed(&self, text: &str) -> Result<Vec<u8>> {
-        let mut own = Self::of(self.form.clone(), self.packing, None);
+        let mut own = self.piece();
         own.text.extend_from_slice(text.as_bytes());
         own.pack()?;
         own.take()
@@ -219,8 +249,13 @@ impl TextEncoder {
         }
     }
 
-    /// Packs what is text.
+    /// Encodes and packs what is text.
     fn pack(&mut self) -> Result<()> {
+        if let Some(encoding) = self.encoding {
+            let fresh = self.text.split_off(self.encoded);
+            encode(encoding, &fresh, &mut self.text)?;
+            self.encoded = self.text.len();
+        }
         if self.packing.compression == Compression::Plain || self.text.is_empty() {
             return Ok(());
         }
@@ -230,6 +265,7 @@ impl TextEncoder {
         if let Some(packer) = &mut self.packer {
             packer.write_all(&self.text).map_err(|error| packing_failed(&error))?;
             self.text.clear();
+            self.encoded = 0;
         }
         Ok(())
     }
@@ -246,7 +282,7 @@ impl TextEncoder {
 
     /// Takes the piece out.
     pub fn take(&mut self) -> Result<Vec<u8>> {
-        self.has_rows = false;
+        (self.has_rows, self.encoded) = (false, 0);
         match self.packer.take() {
             Some(packer) => packer.finish().map_err(|error| packing_failed(&error)),
             None => Ok(std::mem::take(&mut self.text)),

@@ -52,7 +52,7 @@ use self::blocks::Due;
 use self::local::{CACHED_BYTES, LocalOutput};
 use self::output::{FilePart, ObjectOutput, OutputFile, OutputPlace, keeps_order, unwritable};
 use self::parquet_forms::{stored_field, stored_values};
-use self::row_groups::RowGroupBounds;
+use self::row_groups::{DICTIONARIES_BYTES_MAX, RowGroupBounds, leaf_count};
 use super::partitions::NULL_NAME;
 use crate::foreign_error::from_arrow;
 use crate::writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
@@ -62,6 +62,12 @@ const ROW_GROUP_PART: usize = 24;
 /// And within these bounds.
 const ROW_GROUP_BYTES_MIN: usize = 1 << 20;
 const ROW_GROUP_BYTES_MAX: usize = 64 << 20;
+/// Of wide rows, a row group has so many bytes of each column, or one part in so many of what the query may have: what
+/// the file says of a column of a row group takes about a kilobyte, and is held to the end.
+const COLUMN_BYTES_MIN: usize = 16 << 10;
+const WIDE_ROW_GROUP_PART: usize = 8;
+/// Dictionaries may have one part in so many of a row group before there are rows.
+const DICTIONARY_PART: usize = 2;
 
 /// Files of a table that take the place of others when they are committed.
 pub trait FileSet: Send + Sync + std::fmt::Debug {
@@ -185,6 +191,12 @@ struct OperationFiles {
     all: Vec<Arc<OutputFile>>,
 }
 
+/// Bytes of a row group of these columns, where a query may have so much memory.
+fn row_group_bytes(schema: &SchemaRef, memory_bytes: usize) -> usize {
+    let wide = leaf_count(schema).saturating_mul(COLUMN_BYTES_MIN).min(memory_bytes / WIDE_ROW_GROUP_PART);
+    (memory_bytes / ROW_GROUP_PART).max(wide).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX)
+}
+
 impl FileOperation {
     fn begin(writer: &FileWriter, request: &WriteRequest) -> Result<Arc<Self>> {
         let place = |name: &String| {
@@ -226,8 +238,9 @@ impl FileOperation {
             WriteFormat::Parquet(options) => options.global.max_row_group_size.max(1),
             _ => usize::MAX,
         };
-        let bytes = (request.memory_bytes / ROW_GROUP_PART).clamp(ROW_GROUP_BYTES_MIN, ROW_GROUP_BYTES_MAX);
+        let bytes = row_group_bytes(&schema, request.memory_bytes);
         let bytes = writer.extras.row_group_bytes_max.map_or(bytes, |most| bytes.min(most.max(1)));
+        let dictionary_bytes = (bytes / DICTIONARY_PART).min(DICTIONARIES_BYTES_MAX);
         let operation = Arc::new(Self {
             name: writer.name.as_str().into(),
             writer: writer.clone(),
@@ -235,7 +248,7 @@ impl FileOperation {
             schema,
             partitions,
             required,
-            bounds: RowGroupBounds { rows, bytes },
+            bounds: RowGroupBounds { rows, bytes, dictionary_bytes },
             staging: Mutex::new(staging),
             files: Mutex::default(),
             rows: AtomicU64::new(0),

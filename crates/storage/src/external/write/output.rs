@@ -104,9 +104,12 @@ impl OutputFile {
             (WriteFormat::Parquet(options), None) if options.global.content_defined_chunking.enabled => {
                 FileEncoder::Chunked(Box::new(chunked_writer(outbox.clone(), schema, options)?))
             }
-            (WriteFormat::Parquet(options), None) => {
-                FileEncoder::Parquet(Box::new(ParquetOutput::new(outbox.clone(), schema, options)?))
-            }
+            (WriteFormat::Parquet(options), None) => FileEncoder::Parquet(Box::new(ParquetOutput::new(
+                outbox.clone(),
+                schema,
+                options,
+                bounds.dictionary_bytes,
+            )?)),
             (_, None) => {
                 let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME));
                 let writer =
@@ -137,7 +140,8 @@ impl OutputFile {
         let changed = change(&mut state);
         let encoder = match &state.encoder {
             FileEncoder::Chunked(writer) => writer.in_progress_size(),
-            FileEncoder::Parquet(_) | FileEncoder::Arrow(_) | FileEncoder::Text(_) => 0,
+            FileEncoder::Parquet(parquet) => parquet.metadata_bytes(),
+            FileEncoder::Arrow(_) | FileEncoder::Text(_) => 0,
         };
         let waiting = state.sequence.bytes() + state.gathered.bytes();
         let held = state.outbox.bytes() + encoder + waiting + state.rest.iter().map(needed_bytes).sum::<usize>();

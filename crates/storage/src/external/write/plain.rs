@@ -13,7 +13,7 @@ use datafusion_common::config::TableParquetOptions;
 use diligence_base::{Error, Result};
 
 use super::blocks::{Due, Outbox};
-use super::row_groups::ParquetOutput;
+use super::row_groups::{DICTIONARIES_BYTES_MAX, ParquetOutput};
 use crate::external::parquet::{CHECKSUMS_KEY, Seal};
 
 /// A file that is written row group by row group.
@@ -30,7 +30,7 @@ impl EncodedFile {
     /// Fails with kind `Unsupported` if the format has no form for a column.
     pub fn new(schema: &SchemaRef, options: &TableParquetOptions) -> Result<Self> {
         let outbox = Outbox::default();
-        let output = ParquetOutput::new(outbox.clone(), schema, options)?;
+        let output = ParquetOutput::new(outbox.clone(), schema, options, DICTIONARIES_BYTES_MAX)?;
         Ok(Self { output, outbox, ready: Vec::new(), end: 0, checksums: String::new() })
     }
 

@@ -5,7 +5,8 @@
 //! a small file has one.
 //!
 //! Dictionaries are tried for each column until a row group's became too large to be of use: those that begin after
-//! that have none.
+//! that have none. A dictionary has room for some thousand values before the first comes. So where row groups are to be
+//! small and columns are many, only some columns have one, texts before others.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -37,11 +38,24 @@ const KEPT_BYTES: usize = 1 << 20;
 /// Or are one in so many of a row group.
 const KEPT_PART: usize = 8;
 
+/// What a dictionary takes before it has a value: places of 8 bytes for 4096 values, in a table that is not full, and a
+/// byte for each place.
+const DICTIONARY_BYTES: usize = 8192 * 9;
+/// What is known of a column chunk in the end, with its statistics, until the file is written; and of each of its
+/// pages.
+const CHUNK_METADATA_BYTES: usize = size_of::<ColumnChunkMetaData>() + 256;
+const PAGE_METADATA_BYTES: usize = 128;
+
+/// What the dictionaries of a row group may take before there are rows, where memory is not short.
+pub(super) const DICTIONARIES_BYTES_MAX: usize = 32 << 20;
+
 /// How large row groups may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowGroupBounds {
     pub rows: usize,
     pub bytes: usize,
+    /// Bytes that the dictionaries of a row group may take before there are rows.
+    pub dictionary_bytes: usize,
 }
 
 /// A Parquet file that row groups are appended to.
@@ -53,15 +67,26 @@ pub(super) struct ParquetOutput {
     /// Leaf columns without a dictionary, beside those that were not to have one.
     plain: HashSet<ColumnPath>,
     properties: WriterPropertiesPtr,
+    /// Of what is known of row groups that were appended, about.
+    metadata_bytes: usize,
 }
 
 impl ParquetOutput {
-    /// A file whose bytes go to `outbox`. Fails with kind `Unsupported` if the format has no form for a column.
-    pub fn new(outbox: Outbox, schema: &SchemaRef, options: &TableParquetOptions) -> Result<Self> {
+    /// A file whose bytes go to `outbox`, where the dictionaries of a row group may take so many bytes before there are
+    /// rows. Fails with kind `Unsupported` if the format has no form for a column.
+    pub fn new(
+        outbox: Outbox,
+        schema: &SchemaRef,
+        options: &TableParquetOptions,
+        dictionary_bytes: usize,
+    ) -> Result<Self> {
         let skip_arrow_metadata = options.global.skip_arrow_metadata;
         let (file, columns) = writers(outbox, schema, properties(schema, options)?, skip_arrow_metadata)?;
-        let properties = file.properties().clone();
-        Ok(Self { file, columns, schema: schema.clone(), skip_arrow_metadata, plain: HashSet::new(), properties })
+        let (properties, schema, plain) = (file.properties().clone(), schema.clone(), HashSet::new());
+        let too_many = beyond(dictionary_bytes / DICTIONARY_BYTES, file.schema_descr(), &properties);
+        let mut output = Self { file, columns, schema, skip_arrow_metadata, plain, properties, metadata_bytes: 0 };
+        output.go_on_without_dictionaries(too_many)?;
+        Ok(output)
     }
 
     /// A row group to fill, apart from the file.
@@ -74,6 +99,7 @@ impl ParquetOutput {
     pub fn append(&mut self, chunks: Vec<ArrowColumnChunk>) -> Result<()> {
         let outgrown = chunks.iter().map(|chunk| &chunk.close().metadata).filter(|column| has_outgrown(column));
         let outgrown = outgrown.map(|column| column.column_path().clone()).collect::<Vec<_>>();
+        self.metadata_bytes += chunks.iter().map(metadata_bytes).sum::<usize>();
         let mut row_group = self.file.next_row_group().map_err(from_parquet)?;
         for chunk in chunks {
             chunk.append_to_row_group(&mut row_group).map_err(from_parquet)?;
@@ -85,6 +111,11 @@ impl ParquetOutput {
     /// Has all bytes be in the outbox.
     pub fn flush(&mut self) -> Result<()> {
         self.file.flush().map_err(|error| Error::bug(format!("bytes in memory cannot be moved: {error}")))
+    }
+
+    /// Bytes that are held until the file is complete, about: what its end says of row groups.
+    pub fn metadata_bytes(&self) -> usize {
+        self.metadata_bytes
     }
 
     /// Where the columns of the last row group are in the file.
@@ -100,6 +131,7 @@ impl ParquetOutput {
 
     /// Writes what comes behind the last row group.
     pub fn finish(&mut self) -> Result<()> {
+        self.metadata_bytes = 0;
         self.file.finish().map(drop).map_err(from_parquet)
     }
 
@@ -236,6 +268,27 @@ impl Gathered {
     pub fn bytes(&self) -> usize {
         self.kept_bytes + self.row_group.as_ref().map_or(0, RowGroup::bytes)
     }
+}
+
+/// Columns that the file of a schema has.
+pub(super) fn leaf_count(schema: &SchemaRef) -> usize {
+    let mut leaves = Vec::new();
+    schema.fields().iter().for_each(|field| told_leaves(field, false, &mut leaves));
+    leaves.len()
+}
+
+/// The columns that have no dictionary if so many may have one: texts come first, then others in their order.
+fn beyond(most: usize, schema: &SchemaDescriptor, properties: &WriterProperties) -> Vec<ColumnPath> {
+    let mut columns = schema.columns().iter().collect::<Vec<_>>();
+    columns.retain(|column| properties.dictionary_enabled(column.path()));
+    columns.sort_by_key(|column| column.physical_type() != PhysicalType::BYTE_ARRAY);
+    columns.into_iter().skip(most).map(|column| column.path().clone()).collect()
+}
+
+/// What is known of a column chunk when it is written.
+fn metadata_bytes(chunk: &ArrowColumnChunk) -> usize {
+    let pages = chunk.close().offset_index.as_ref().map_or(0, |index| index.page_locations().len());
+    CHUNK_METADATA_BYTES + pages * PAGE_METADATA_BYTES
 }
 
 /// The properties of a file.

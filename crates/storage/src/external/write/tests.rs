@@ -449,6 +449,28 @@ fn rows_of_places_come_in_the_order_of_these() {
 }
 
 #[test]
+fn wide_rows_in_little_memory_are_in_few_row_groups() {
+    let columns = |first: i64| {
+        let numbers = move |column: i64| (first..first + 200).map(move |row| row * column);
+        let number = move |column: i64| Arc::new(Int64Array::from_iter_values(numbers(column))) as ArrayRef;
+        let text = Arc::new(StringViewArray::from(vec!["text"; 200])) as ArrayRef;
+        let all = (1..300).map(move |column| (format!("n{column}"), number(column)));
+        RecordBatch::try_from_iter(all.chain([("text".to_owned(), text)])).unwrap()
+    };
+    let disk = CrashDisk::holding([("/f/out.parquet", "old")]);
+    let place = Destination::File("/f/out.parquet".into());
+    let writer = writer(place, WriteFormat::Parquet(Box::default()), Arc::new(disk.clone()));
+    let packet = (0..10).map(|batch| columns(batch * 200)).collect::<Vec<_>>();
+    assert_eq!(run(&writer, &[packet], 16 << 20, false).unwrap(), 2000);
+    let bytes = Bytes::from(disk.files().remove(Path::new("/f/out.parquet")).unwrap());
+    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap().metadata().clone();
+    // Empty dictionaries of all columns would take 22 MB, so each batch would be a row group.
+    assert!(metadata.num_row_groups() <= 4, "{}", metadata.num_row_groups());
+    let has_dictionary = |column: usize| metadata.row_group(0).column(column).dictionary_page_offset().is_some();
+    assert!(has_dictionary(299) && has_dictionary(0) && !has_dictionary(298), "texts come first");
+}
+
+#[test]
 fn whatever_fails_the_old_file_stays_and_nothing_else_is_left() {
     let packets = [vec![rows(0, 400)], vec![rows(400, 400)]];
     for (ending, format) in formats() {

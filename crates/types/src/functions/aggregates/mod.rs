@@ -148,7 +148,7 @@ fn extremes(catalog: &mut Catalog) {
         catalog.aggregate(leaked(format!("{name}(anyenum) -> anyenum")), by_key());
         catalog.aggregate(leaked(format!("{name}(inet) -> inet")), by_key());
         catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
-        catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
+        catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), by_key());
         // DuckDB has these.
         catalog.aggregate(leaked(format!("{name}(boolean) -> boolean")), as_is(function));
         catalog.aggregate(leaked(format!("{name}(bytea) -> bytea")), as_is(function));

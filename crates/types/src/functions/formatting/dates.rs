@@ -75,7 +75,7 @@ impl ShownTime {
     }
 
     fn half(&self, field: &Field) -> String {
-        let letter = if self.time.rem_euclid(DAY) >= 12 * HOUR { "P" } else { "A" };
+        let letter = if self.time % DAY >= 12 * HOUR { "P" } else { "A" };
         dotted(letter, "M", field)
     }
 
@@ -142,6 +142,14 @@ impl ShownTime {
         }
     }
 
+    /// The day of the year; of an interval, its months and days as days.
+    fn day_of_year(&self) -> i64 {
+        match self.is_interval {
+            true => self.day.year * 360 + self.day.month * 30 + self.day.day,
+            false => self.day.day_of_year(),
+        }
+    }
+
     fn number(&self, field: &Field, text: &mut String) {
         let (day, time) = (self.day, self.time);
         let hour = time / HOUR;
@@ -182,14 +190,11 @@ impl ShownTime {
             "I" => (iso_year() % 10, 1),
             "MM" => (day.month, 2),
             "DD" => (day.day, 2),
-            "DDD" => match self.is_interval {
-                true => (day.year * 360 + day.month * 30 + day.day, 3),
-                false => (day.day_of_year(), 3),
-            },
+            "DDD" => (self.day_of_year(), 3),
             "IDDD" => (self.days - iso_year_start(day.iso_week().0) + 1, 3),
             "D" => (weekday(self.days) + 1, 0),
             "ID" => (iso_weekday(self.days), 0),
-            "WW" => ((day.day_of_year() - 1) / 7 + 1, 2),
+            "WW" => ((self.day_of_year() - 1) / 7 + 1, 2),
             "IW" => (day.iso_week().1, 2),
             "W" => ((day.day - 1) / 7 + 1, 0),
             "Q" => match self.is_interval && day.month == 0 {
@@ -204,12 +209,15 @@ impl ShownTime {
                 };
                 (century, if (-99..=99).contains(&century) { 2 } else { 0 })
             }
+            "J" if self.is_interval => (julian(day), 0),
             "J" => (self.days + JULIAN_OFFSET, 0),
             _ => return,
         };
         // A sign takes a digit's place, except where PostgreSQL makes room for it.
         let has_room = matches!(field.name.as_bytes()[0], b'H' | b'M' | b'S' | b'Y' | b'I' | b'C');
-        let width = match (field.is_filled, value < 0 && has_room) {
+        // Fractions keep their zeros.
+        let is_filled = field.is_filled && !matches!(field.name, "MS" | "US");
+        let width = match (is_filled, value < 0 && has_room) {
             (true, _) => 0,
             (false, false) => width,
             (false, true) => width + 1,
@@ -218,11 +226,16 @@ impl ShownTime {
     }
 }
 
+/// The Julian day of a year, a month and a day that need not be of a calendar: PostgreSQL's `date2j`.
+fn julian(of: Day) -> i64 {
+    let (year, month) = if of.month > 2 { (of.year + 4800, of.month + 1) } else { (of.year + 4799, of.month + 13) };
+    let century = year / 100;
+    year * 365 - 32167 + year / 4 - century + century / 4 + 7834 * month / 256 + of.day
+}
+
 fn is_calendar(name: &str) -> bool {
-    matches!(
-        name,
-        "BC" | "AD" | "B.C." | "A.D." | "MONTH" | "MON" | "DAY" | "DY" | "D" | "ID" | "IDDD" | "WW" | "IW" | "W" | "J"
-    ) || matches!(name, "TZ" | "TZH" | "TZM" | "OF" | "IYYY" | "IYY" | "IY" | "I")
+    matches!(name, "BC" | "AD" | "B.C." | "A.D." | "MONTH" | "MON" | "DAY" | "DY" | "D" | "ID" | "IDDD" | "IW")
+        || matches!(name, "TZ" | "TZH" | "TZM" | "OF" | "IYYY" | "IYY" | "IY" | "I")
 }
 
 fn dotted(first: &str, second: &str, field: &Field) -> String {

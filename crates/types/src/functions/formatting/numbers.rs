@@ -185,7 +185,7 @@ impl Pattern {
         let before = self.before + usize::try_from(self.shift).unwrap_or(0);
         let fitting = match whole > before {
             // Too large: nothing but marks.
-            true if self.after > 0 || digits.contains('.') => {
+            true if self.after > 0 || self.has_point || digits.contains('.') => {
                 format!("{}.{}", "#".repeat(before), "#".repeat(self.after))
             }
             true => "#".repeat(before),

@@ -378,6 +378,8 @@ fn at_path(json: &mut Json, path: &[String], change: &Change) -> Result<()> {
                 (None, ..) => {}
             }
         }
+        // There is nothing to delete, whatever the step is.
+        Json::Array(items) if items.is_empty() && matches!(change, Change::Delete) => {}
         Json::Array(items) => {
             let place: i32 = step.trim().parse().map_err(|_| {
                 let message = format!("path element at position 1 is not an integer: \"{step}\"");

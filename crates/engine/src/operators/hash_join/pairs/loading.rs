@@ -35,7 +35,7 @@ pub(super) enum KeptInTable {
 impl Loading {
     /// `expected` may hold what the table needs.
     pub fn new(config: &Arc<Config>, expected: Reservation, cluster_bytes: usize) -> Self {
-        let incoming = Incoming::new(&config.table.stored, expected.sibling());
+        let incoming = Incoming::new(&config.table, expected.sibling());
         let mut margin = incoming.sibling();
         // Without it there is less to spare, and that is all.
         let _ = margin.grow(cluster_bytes);

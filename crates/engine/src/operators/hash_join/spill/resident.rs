@@ -50,7 +50,7 @@ impl Resident {
     pub fn new(spec: &TableSpec, partitions: usize, memory_bytes: usize, reservation: &Reservation) -> Self {
         let block_bytes = memory_bytes / BLOCKS_SHARE / partitions;
         let finishing = FinishingBytes::new(spec);
-        let rows = || Incoming::in_blocks(&spec.stored, reservation.sibling(), block_bytes);
+        let rows = || Incoming::in_blocks(spec, reservation.sibling(), block_bytes);
         let store = |_| Store { rows: Mutex::new(rows().with_finishing(finishing)), bytes: AtomicUsize::new(0) };
         Self { stores: (0..partitions).map(store).collect() }
     }
@@ -126,7 +126,7 @@ impl Resident {
     pub fn take_all(&self) -> Vec<Incoming> {
         let take = |store: &Store| {
             let mut own = store.rows.lock();
-            let none = Incoming::new(&[], own.sibling());
+            let none = Incoming::nothing(own.sibling());
             store.bytes.store(0, Ordering::Relaxed);
             std::mem::replace(&mut *own, none)
         };

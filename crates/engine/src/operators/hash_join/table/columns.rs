@@ -11,14 +11,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, BinaryViewArray, BooleanBufferBuilder, StringViewArray, make_array,
-    new_empty_array,
+    Array, ArrayData, ArrayRef, AsArray, BinaryViewArray, BooleanBufferBuilder, DictionaryArray, PrimitiveArray,
+    StringViewArray, make_array, new_empty_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Int32Type};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
+use super::codes::{Codes, united};
 use super::shared_vec::SharedVec;
 use crate::batch::prefetch::{AHEAD, prefetch_text};
 use crate::batch::{Column, bytes_needed, compacted, concat_arrays, to_logical, views};
@@ -48,11 +49,16 @@ pub(in super::super) struct ColumnChunks {
     block_bytes_max: usize,
     /// The views of the dictionary seen last: chunks of one row group share theirs.
     dictionary: Option<(ArrayRef, Vec<u128>)>,
+    codes: Codes,
+    /// Whether chunks with dictionaries are kept as codes: as long as all chunks are, and the values are few.
+    takes_codes: bool,
 }
 
 enum ColumnChunk {
     Array(ArrayRef),
     Views(Vec<u128>, Option<NullBuffer>),
+    /// Codes of the packet's values, and how many of these there were when it was in.
+    Codes(Vec<i32>, Option<NullBuffer>, usize),
 }
 
 impl ColumnChunk {
@@ -60,21 +66,24 @@ impl ColumnChunk {
         match self {
             ColumnChunk::Array(array) => array.len(),
             ColumnChunk::Views(views, _) => views.len(),
+            ColumnChunk::Codes(codes, ..) => codes.len(),
         }
     }
 
     fn nulls(&self) -> Option<&NullBuffer> {
         match self {
             ColumnChunk::Array(array) => array.nulls(),
-            ColumnChunk::Views(_, nulls) => nulls.as_ref(),
+            ColumnChunk::Views(_, nulls) | ColumnChunk::Codes(_, nulls, _) => nulls.as_ref(),
         }
         .filter(|nulls| nulls.null_count() > 0)
     }
 }
 
 impl ColumnChunks {
-    pub fn new(logical: DataType, block_bytes_max: usize) -> Self {
+    /// No chunks yet. The values of a key are kept as views, by which keys are compared.
+    pub fn new(logical: DataType, block_bytes_max: usize, is_key: bool) -> Self {
         let block_bytes_max = block_bytes_max.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let takes_codes = is_view(&logical) && !is_key;
         Self {
             logical,
             chunks: vec![],
@@ -83,6 +92,8 @@ impl ColumnChunks {
             block: vec![],
             block_bytes_max,
             dictionary: None,
+            codes: Codes::default(),
+            takes_codes,
         }
     }
 
@@ -111,6 +122,7 @@ impl ColumnChunks {
         let bytes = match &chunk {
             ColumnChunk::Array(array) => bytes_needed(array),
             ColumnChunk::Views(views, _) => views.len() * 16 + self.block_bytes() - before,
+            ColumnChunk::Codes(codes, ..) => codes.len() * 4 + self.block_bytes() - before,
         };
         if matches!(chunk, ColumnChunk::Array(_)) {
             self.array_bytes += bytes;
@@ -130,13 +142,30 @@ impl ColumnChunks {
                 Some((array, bytes))
             }
             ColumnChunk::Views(views, nulls) => {
-                let mut bytes = 16 * views.len();
+                let bytes = 16 * views.len();
                 let array = view_array(&self.logical, views.into(), self.blocks[..blocks].to_vec(), nulls);
-                let kept = self.chunks.last().map_or(0, |(_, blocks)| *blocks);
-                bytes += self.blocks.drain(kept..).map(|block| block.capacity()).sum::<usize>();
-                Some((array, bytes))
+                Some((array, bytes + self.drop_last_blocks()))
+            }
+            ColumnChunk::Codes(codes, nulls, _) => {
+                let bytes = 4 * codes.len();
+                let views = views_of(&codes, &self.codes.views);
+                let array = view_array(&self.logical, views.into(), self.blocks[..blocks].to_vec(), nulls);
+                Some((array, bytes + self.drop_last_blocks()))
             }
         }
+    }
+
+    /// Drops the blocks that no chunk needs, and the values in them; tells how many bytes that were.
+    fn drop_last_blocks(&mut self) -> usize {
+        let blocks = self.chunks.last().map_or(0, |(_, blocks)| *blocks);
+        let values = |(chunk, _): &(ColumnChunk, usize)| match chunk {
+            ColumnChunk::Codes(.., values) => Some(*values),
+            _ => None,
+        };
+        let has_codes = !self.codes.views.is_empty();
+        let values = has_codes.then(|| self.chunks.iter().rev().find_map(values)).flatten().unwrap_or(0);
+        self.codes.truncate(values);
+        self.blocks.drain(blocks..).map(|block| block.capacity()).sum()
     }
 
     /// Bytes of the array that all chunks, of so many rows, make.
@@ -165,6 +194,7 @@ impl ColumnChunks {
         if matches!(values.data_type(), DataType::Dictionary(key, _) if **key == DataType::Int32) {
             return self.append_dictionary(&column.flat()?);
         }
+        self.takes_codes = false;
         if *values.data_type() == self.logical {
             let picked: Option<&[u32]> = picks.map(|picks| &picks.values()[..]);
             let nulls = match picks {
@@ -186,6 +216,13 @@ impl ColumnChunks {
 
     fn append_dictionary(&mut self, array: &ArrayRef) -> Result<ColumnChunk> {
         let dictionary = array.as_dictionary::<Int32Type>();
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        if let Some(numbers) = self.numbers_of(dictionary.values())? {
+            // The key of a NULL may be anything.
+            let own = |&key: &i32| numbers.get(key as usize).copied().unwrap_or(0);
+            let codes = dictionary.keys().values().iter().map(own).collect();
+            return Ok(ColumnChunk::Codes(codes, nulls, self.codes.views.len()));
+        }
         let seen = self.dictionary.take().filter(|(seen, _)| Arc::ptr_eq(seen, dictionary.values()));
         let views = match seen {
             Some((_, views)) => views,
@@ -194,11 +231,26 @@ impl ColumnChunks {
                 self.own_views(&values, None, values.nulls())
             }
         };
-        // The key of a NULL may be anything.
         let own = |&key: &i32| views.get(key as usize).copied().unwrap_or(0);
         let chunk = dictionary.keys().values().iter().map(own).collect();
         self.dictionary = Some((dictionary.values().clone(), views));
-        Ok(ColumnChunk::Views(chunk, array.logical_nulls().filter(|nulls| nulls.null_count() > 0)))
+        Ok(ColumnChunk::Views(chunk, nulls))
+    }
+
+    /// The codes of a dictionary's values; `None` if the column is not kept as codes, or not any more.
+    fn numbers_of(&mut self, dictionary: &ArrayRef) -> Result<Option<Arc<[i32]>>> {
+        if !self.takes_codes {
+            return Ok(None);
+        }
+        let values = to_logical(dictionary, &self.logical)?;
+        let mut codes = std::mem::take(&mut self.codes);
+        let numbers = codes.of_dictionary(dictionary, &values, |view, buffers| match views::is_long(view) {
+            true => self.own_view(view, buffers),
+            false => view,
+        });
+        self.codes = codes;
+        self.takes_codes = numbers.is_some();
+        Ok(numbers)
     }
 
     /// The views of these rows, long strings copied into our own blocks.
@@ -242,6 +294,7 @@ impl ColumnChunks {
     /// No chunk follows, or none for a while.
     pub fn finish(&mut self) {
         self.dictionary = None;
+        self.codes.forget_dictionary();
         let mut block = std::mem::take(&mut self.block);
         if !block.is_empty() {
             block.shrink_to_fit();
@@ -262,10 +315,14 @@ fn is_view(logical: &DataType) -> bool {
 /// One column on its way from the packets' chunks to one array. Work on it is cut into pieces.
 pub(super) struct Assembly {
     logical: DataType,
-    /// All chunks of all packets, in row order: the chunk and the number of the packet's first block.
+    /// All chunks of all packets, in row order: the chunk and the number of its packet.
     chunks: Vec<(ColumnChunk, usize)>,
     rows: usize,
     blocks: Vec<Buffer>,
+    /// The number of each packet's first block.
+    first_blocks: Vec<usize>,
+    /// The views of the values of each packet's codes, in all blocks.
+    values: Vec<Vec<u128>>,
     kind: ColumnKind,
     /// Ranges of `chunks`, and the row at which each starts: one piece of work each.
     pieces: Vec<(Range<usize>, usize)>,
@@ -278,6 +335,8 @@ enum ColumnKind {
     Fixed { values: SharedVec<i128>, width: usize, physical: DataType },
     /// Views.
     Views { values: SharedVec<u128> },
+    /// Codes of these values; those of each packet's own codes.
+    Codes { codes: SharedVec<i32>, values: Vec<u128>, of_packets: Vec<Vec<i32>> },
     /// Anything else: one piece puts all chunks together.
     Other(std::sync::OnceLock<ArrayRef>),
 }
@@ -287,7 +346,9 @@ impl Assembly {
     pub fn new(mut packets: Vec<ColumnChunks>, order: &[(usize, usize)], logical: &DataType) -> Self {
         let mut blocks = Vec::new();
         let mut first_blocks = Vec::new();
+        let mut values = Vec::new();
         for packet in &mut packets {
+            values.push(packet.codes.views.iter().map(|view| rebased(*view, blocks.len())).collect());
             first_blocks.push(blocks.len());
             blocks.append(&mut packet.blocks);
         }
@@ -295,27 +356,32 @@ impl Assembly {
             .into_iter()
             .map(|packet| packet.chunks.into_iter().map(|(chunk, _)| Some(chunk)).collect())
             .collect();
-        let chunks: Vec<(ColumnChunk, usize)> = order
-            .iter()
-            .filter_map(|&(packet, chunk)| Some((slots[packet][chunk].take()?, first_blocks[packet])))
-            .collect();
+        let chunks: Vec<(ColumnChunk, usize)> =
+            order.iter().filter_map(|&(packet, chunk)| Some((slots[packet][chunk].take()?, packet))).collect();
         let rows = chunks.iter().map(|(chunk, _)| chunk.len()).sum();
-        let (kind, width) = Self::kind(&chunks, rows, logical);
+        let is_coded = !chunks.is_empty() && chunks.iter().all(|(chunk, _)| matches!(chunk, ColumnChunk::Codes(..)));
+        let (kind, width) = match is_coded.then(|| united(&values, &blocks)).flatten() {
+            Some((values, of_packets)) => {
+                (ColumnKind::Codes { codes: SharedVec::new(vec![0; rows]), values, of_packets }, 4)
+            }
+            None => Self::kind(&chunks, rows, logical),
+        };
         let mut pieces = Vec::new();
         let mut row = 0;
         let mut piece = (0..0, 0);
         let piece_rows = COPY_BYTES / width.max(1);
+        let is_cut = !matches!(kind, ColumnKind::Done | ColumnKind::Other(_));
         for (index, (chunk, _)) in chunks.iter().enumerate() {
             row += chunk.len();
             piece.0.end = index + 1;
-            if matches!(kind, ColumnKind::Fixed { .. } | ColumnKind::Views { .. }) && row - piece.1 >= piece_rows {
+            if is_cut && row - piece.1 >= piece_rows {
                 pieces.push(std::mem::replace(&mut piece, (index + 1..index + 1, row)));
             }
         }
         if !piece.0.is_empty() && !matches!(kind, ColumnKind::Done) {
             pieces.push(piece);
         }
-        Self { logical: logical.clone(), chunks, rows, blocks, kind, pieces }
+        Self { logical: logical.clone(), chunks, rows, blocks, first_blocks, values, kind, pieces }
     }
 
     fn kind(chunks: &[(ColumnChunk, usize)], rows: usize, logical: &DataType) -> (ColumnKind, usize) {
@@ -365,13 +431,29 @@ impl Assembly {
             ColumnKind::Views { values } => {
                 // SAFETY: pieces cover disjoint row ranges.
                 let mut target = unsafe { values.range_mut(*row..row + rows) };
-                for (chunk, first_block) in chunks {
-                    let ColumnChunk::Views(views, _) = chunk else { continue };
-                    let (own, rest) = target.split_at_mut(views.len());
-                    let rebase = (*first_block as u128) << 64;
-                    for (own, &view) in own.iter_mut().zip(views) {
-                        *own = if views::is_long(view) { view + rebase } else { view };
+                for (chunk, packet) in chunks {
+                    let (own, rest) = target.split_at_mut(chunk.len());
+                    match chunk {
+                        ColumnChunk::Views(views, _) => {
+                            let first_block = self.first_blocks[*packet];
+                            own.iter_mut().zip(views).for_each(|(own, view)| *own = rebased(*view, first_block));
+                        }
+                        ColumnChunk::Codes(codes, ..) => own.copy_from_slice(&views_of(codes, &self.values[*packet])),
+                        ColumnChunk::Array(_) => {}
                     }
+                    target = rest;
+                }
+            }
+            ColumnKind::Codes { codes, of_packets, .. } => {
+                // SAFETY: pieces cover disjoint row ranges.
+                let mut target = unsafe { codes.range_mut(*row..row + rows) };
+                for (chunk, packet) in chunks {
+                    let ColumnChunk::Codes(codes, ..) = chunk else { continue };
+                    let (own, rest) = target.split_at_mut(codes.len());
+                    let numbers = &of_packets[*packet];
+                    // The code of a NULL may be anything.
+                    let number = |code: &i32| numbers.get(*code as usize).copied().unwrap_or(0);
+                    own.iter_mut().zip(codes).for_each(|(own, code)| *own = number(code));
                     target = rest;
                 }
             }
@@ -398,6 +480,10 @@ impl Assembly {
             ColumnKind::Views { .. } => {
                 Some(16 * self.rows + self.rows / 8 + self.blocks.iter().map(Buffer::capacity).sum::<usize>())
             }
+            ColumnKind::Codes { values, .. } => {
+                let blocks = self.blocks.iter().map(Buffer::capacity).sum::<usize>();
+                Some(4 * self.rows + self.rows / 8 + 16 * values.len() + blocks)
+            }
             _ => None,
         };
         let array = self.into_array()?;
@@ -407,7 +493,7 @@ impl Assembly {
 
     fn into_array(self) -> Result<ArrayRef> {
         let nulls = match self.kind {
-            ColumnKind::Fixed { .. } | ColumnKind::Views { .. } => {
+            ColumnKind::Fixed { .. } | ColumnKind::Views { .. } | ColumnKind::Codes { .. } => {
                 concat_nulls(self.chunks.iter().map(|(chunk, _)| chunk), self.rows)
             }
             _ => None,
@@ -423,11 +509,28 @@ impl Assembly {
                 Ok(make_array(data.build().map_err(from_arrow)?))
             }
             ColumnKind::Views { values } => Ok(view_array(&self.logical, values.into_vec().into(), self.blocks, nulls)),
+            ColumnKind::Codes { codes, values, .. } => {
+                // An array has its values in views, also if all rows are NULL.
+                let values = if values.is_empty() { vec![0] } else { values };
+                let values = view_array(&self.logical, values.into(), self.blocks, None);
+                let codes = PrimitiveArray::<Int32Type>::new(codes.into_vec().into(), nulls);
+                Ok(Arc::new(DictionaryArray::try_new(codes, values).map_err(from_arrow)?))
+            }
             ColumnKind::Other(done) => {
                 done.into_inner().ok_or_else(|| Error::bug("a column of the build side was not put together"))
             }
         }
     }
+}
+
+/// A packet's view, where the packet's blocks begin with this one.
+fn rebased(view: u128, first_block: usize) -> u128 {
+    if views::is_long(view) { view + ((first_block as u128) << 64) } else { view }
+}
+
+/// The views of codes. The code of a NULL may be anything.
+fn views_of(codes: &[i32], values: &[u128]) -> Vec<u128> {
+    codes.iter().map(|code| values.get(*code as usize).copied().unwrap_or(0)).collect()
 }
 
 /// The array of views that `own_views` made.

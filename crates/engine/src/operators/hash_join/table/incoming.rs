@@ -10,7 +10,6 @@
 //! which is free then.
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
@@ -18,7 +17,7 @@ use super::chunk::Chunk;
 use super::columns::{BLOCK_BYTES_MAX, ColumnChunks};
 use super::finishing::{FinishingBytes, WORK_BYTES_PER_CHUNK};
 use super::rows::BuildRows;
-use super::spec::StoredSource;
+use super::spec::TableSpec;
 
 /// Rows at most: row numbers have 32 bits, and two are kept free.
 const ROWS_MAX: usize = u32::MAX as usize - 1;
@@ -53,15 +52,24 @@ impl Room {
 }
 
 impl Incoming {
-    /// Nothing yet of these columns.
-    pub fn new(stored: &[(StoredSource, DataType)], reservation: Reservation) -> Self {
-        Self::in_blocks(stored, reservation, BLOCK_BYTES_MAX)
+    /// Nothing yet of the rows of such a table.
+    pub fn new(spec: &TableSpec, reservation: Reservation) -> Self {
+        Self::in_blocks(spec, reservation, BLOCK_BYTES_MAX)
     }
 
     /// The same, with strings in blocks of so many bytes at most.
-    pub fn in_blocks(stored: &[(StoredSource, DataType)], reservation: Reservation, block_bytes_max: usize) -> Self {
-        let columns = stored.iter().map(|(_, logical)| ColumnChunks::new(logical.clone(), block_bytes_max)).collect();
-        Self { chunks: vec![], columns, rows: 0, matchable: 0, reservation, finishing: FinishingBytes::default() }
+    pub fn in_blocks(spec: &TableSpec, reservation: Reservation, block_bytes_max: usize) -> Self {
+        let columns = spec.stored.iter().enumerate().map(|(place, (_, logical))| {
+            let is_key = spec.key_columns.contains(&Some(place));
+            ColumnChunks::new(logical.clone(), block_bytes_max, is_key)
+        });
+        Self { columns: columns.collect(), ..Self::nothing(reservation) }
+    }
+
+    /// Nothing, of no columns.
+    pub fn nothing(reservation: Reservation) -> Self {
+        let (chunks, columns, finishing) = (vec![], vec![], FinishingBytes::default());
+        Self { chunks, columns, rows: 0, matchable: 0, reservation, finishing }
     }
 
     /// The same, with so much reserved beside rows.

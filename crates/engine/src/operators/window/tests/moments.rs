@@ -107,7 +107,7 @@ fn check_moments(
 }
 
 /// No row.
-#[allow(clippy::reversed_empty_ranges)]
+#[allow(clippy::reversed_empty_ranges, reason = "an empty range is meant")]
 const NONE: RangeInclusive<usize> = 1..=0;
 
 proptest! {

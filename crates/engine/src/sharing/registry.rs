@@ -1,6 +1,6 @@
-//! The books of the running plan: members, their readers, and the runs that build their states.
+//! The registry of the running plan: members, their readers, and the runs that build their states.
 //!
-//! Nothing here starts or looks at a run: the books are kept under a lock, in [`running`](super::running).
+//! Nothing here starts or looks at a run: the registry is kept under a lock, in [`running`](super::running).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use diligence_base::limits::{CHEAP_WORK_MAX, SHARED_RUNS_MAX, SHARING_PATIENCE, 
 
 use super::together::Together;
 use crate::flow::profile::Totals;
-use crate::matching::cut::Wish;
+use crate::matching::cut::ShareRequest;
 use crate::matching::merge::{Template, Way};
+use crate::matching::page::{self, PagePlace};
 use crate::matching::parameters::Parameters;
 use crate::matching::shape::{Shape, Shapes};
 use crate::matching::signature::Signature;
@@ -31,7 +32,7 @@ const OUTGROWN_MAX: usize = 1000;
 pub(super) struct MemberId(u64);
 
 #[derive(Default)]
-pub(super) struct Books {
+pub(super) struct Registry {
     pub members: HashMap<MemberId, Member>,
     pub members_made: u64,
     pub by_signature: HashMap<Signature, MemberId>,
@@ -51,7 +52,9 @@ pub(super) struct Books {
 }
 
 pub(super) struct Member {
-    pub wish: Wish,
+    pub request: ShareRequest,
+    /// Whom it can go with that has another template.
+    pub page: Option<Signature>,
     /// What its part is a part of: a reader's own plan may be another.
     pub plan: Arc<Plan>,
     pub options: Arc<QueryOptions>,
@@ -99,8 +102,12 @@ pub(super) struct Build {
     /// Their bits are their places.
     pub members: Vec<MemberId>,
     pub template: Option<Signature>,
+    /// Whom its members can go with that have other templates.
+    pub page: Option<Signature>,
     /// How far it goes, if it is for several.
     pub way: Option<Way>,
+    /// Where its members find what is theirs, if they are of several templates.
+    pub places: Vec<PagePlace>,
     /// What one query of the template has cost alone, if the run is for several and that is known.
     pub alone_ns: Option<u64>,
     pub readers: Arc<AtomicUsize>,
@@ -128,27 +135,31 @@ pub(super) struct Job {
     /// What each query differs in, if they have a template, and how far a run for several goes.
     pub queries: Vec<Arc<Parameters>>,
     pub way: Option<Way>,
+    /// All queries, if they are of several templates: their plans, and how many nodes are above their cuts.
+    pub page: Vec<(Arc<Plan>, usize)>,
 }
 
-impl Books {
-    pub fn enter(&mut self, wish: Wish, shape: Option<Arc<Shape>>, reader: Reader, now_ns: u64) {
+impl Registry {
+    pub fn enter(&mut self, request: ShareRequest, shape: Option<Arc<Shape>>, reader: Reader, now_ns: u64) {
         let id = MemberId(self.members_made);
         self.members_made += 1;
-        self.by_signature.insert(wish.exact.clone(), id);
+        self.by_signature.insert(request.exact.clone(), id);
         self.by_reader.insert(reader.run.id(), id);
         if let Some(shape) = &shape {
             self.by_core.entry(shape.core.clone()).or_default().push(id);
         }
         let (plan, options) = (reader.plan.clone(), reader.options.clone());
-        let member = Member { wish, plan, options, shape, readers: vec![reader], build: None, since_ns: now_ns };
+        let page = page::key_of(&plan, &request, shape.as_deref(), &options);
+        let member =
+            Member { request, page, plan, options, shape, readers: vec![reader], build: None, since_ns: now_ns };
         self.members.insert(id, member);
         self.waiting.push_back(id);
     }
 
-    /// Takes a member off the books, but not its readers.
+    /// Takes a member out of the registry, but not its readers.
     pub fn remove(&mut self, id: MemberId) -> Option<Member> {
         let member = self.members.remove(&id)?;
-        self.by_signature.remove(&member.wish.exact);
+        self.by_signature.remove(&member.request.exact);
         if let Some(core) = member.shape.as_ref().map(|shape| &shape.core)
             && let Some(members) = self.by_core.get_mut(core)
         {
@@ -201,6 +212,10 @@ impl Books {
         let is_free = |wanted: &Signature| {
             !self.builds.values().any(|build| build.holds_own && build.template.as_ref() == Some(wanted))
         };
+        let is_page_free = |wanted: &Signature, is_cheap: bool| {
+            let mut holding = self.builds.values().filter(|build| build.holds_own && build.is_cheap == is_cheap);
+            !holding.any(|build| build.page.as_ref() == Some(wanted))
+        };
         let is_scouted = |wanted: &Signature| {
             let mut scouts = self.builds.values().filter(|build| build.holds_own);
             self.together.groups_bytes(wanted).is_none()
@@ -208,11 +223,14 @@ impl Books {
         };
         let may_start = |id: &&MemberId| {
             let Some(member) = self.members.get(id) else { return false };
-            if member.wish.measured_for.as_ref().is_some_and(is_scouted) {
+            if member.request.measured_for.as_ref().is_some_and(is_scouted) {
                 return false;
             }
-            let template = member.wish.template.as_ref();
-            template.is_none_or(|own| has_room[usize::from(is_cheap(&member.options))] && is_free(&own.signature))
+            let (template, page) = (member.request.template.as_ref(), member.page.as_ref());
+            let is_cheap = is_cheap(&member.options);
+            (template.is_none() && page.is_none() || has_room[usize::from(is_cheap)])
+                && template.is_none_or(|own| is_free(&own.signature))
+                && page.is_none_or(|own| is_page_free(own, is_cheap))
         };
         let first = self.waiting.iter().find(may_start)?;
         Some(self.together_with(*first, now_ns))
@@ -232,11 +250,44 @@ impl Books {
     }
 
     fn template(&self, member: MemberId) -> Option<&Template> {
-        self.members.get(&member)?.wish.template.as_ref()
+        self.members.get(&member)?.request.template.as_ref()
     }
 
-    /// One that waits, and those that wait and have its template, as many as pay; or that one alone.
+    /// One that waits, and those that wait and can go with it, as many as pay; or that one alone.
     fn together_with(&self, first: MemberId, now_ns: u64) -> Vec<MemberId> {
+        let of_template = self.of_template(first, now_ns);
+        let of_page = self.of_page(first, now_ns);
+        if of_page.len() > of_template.len() { of_page } else { of_template }
+    }
+
+    /// One that waits, and those that wait for rows of the same joins, whatever they group and compute.
+    fn of_page(&self, first: MemberId, now_ns: u64) -> Vec<MemberId> {
+        let member = |id: &MemberId| self.members.get(id);
+        let Some((first, page)) = member(&first).and_then(|first| Some((first, first.page.as_ref()?))) else {
+            return vec![];
+        };
+        // Those that take little work do not wait for others.
+        let is_like_first = |member: &&Member| {
+            member.page.as_ref() == Some(page) && is_cheap(&member.options) == is_cheap(&first.options)
+        };
+        let mut of_templates: HashMap<&Signature, usize> = HashMap::new();
+        let same = self.waiting.iter().filter(|id| {
+            let Some(member) = member(id).filter(is_like_first) else { return false };
+            let Some(template) = &member.request.template else { return true };
+            let most = match template.way {
+                Way::Cells => self.together.limit(&template.signature, now_ns).min(template.queries_max),
+                // Its groups cannot be put together from those of several.
+                Way::Rows | Way::Page => 1,
+            };
+            let count = of_templates.entry(&template.signature).or_default();
+            *count += 1;
+            *count <= most
+        });
+        same.take(self.together.limit(page, now_ns)).copied().collect()
+    }
+
+    /// One that waits, and those that wait and have its template.
+    fn of_template(&self, first: MemberId, now_ns: u64) -> Vec<MemberId> {
         let Some(shared) = self.template(first) else { return vec![first] };
         let is_same = |member: &&MemberId| self.template(**member).is_some_and(|own| own.signature == shared.signature);
         let same = self.waiting.iter().filter(is_same);
@@ -249,57 +300,68 @@ impl Books {
     pub fn scouted(&self, build: QueryId) -> Vec<(MemberId, Arc<Plan>, Arc<QueryOptions>)> {
         let Some(template) = self.builds.get(&build).and_then(|build| build.scouts_for.as_ref()) else { return vec![] };
         let waiting = self.waiting.iter().filter_map(|id| Some((*id, self.members.get(id)?)));
-        let own = waiting.filter(|(_, member)| member.wish.measured_for.as_ref() == Some(template));
+        let own = waiting.filter(|(_, member)| member.request.measured_for.as_ref() == Some(template));
         own.map(|(id, member)| (id, member.plan.clone(), member.options.clone())).collect()
     }
 
     /// A member that waits wants something else now that more is known of its template. It stays as it is if others
     /// read it already, or if another member wants just that.
-    pub fn wish_anew(&mut self, id: MemberId, wish: Wish, shape: Option<Arc<Shape>>) {
+    pub fn request_anew(&mut self, id: MemberId, request: ShareRequest, shape: Option<Arc<Shape>>) {
         let is_alone = |member: &Member| match member.readers.as_slice() {
             [reader] => member.build.is_none() && reader.role == Role::Host && reader.fit.is_none(),
             _ => false,
         };
-        if !self.members.get(&id).is_some_and(is_alone) || self.by_signature.contains_key(&wish.exact) {
+        if !self.members.get(&id).is_some_and(is_alone) || self.by_signature.contains_key(&request.exact) {
             return;
         }
         let Some(mut member) = self.remove(id) else { return };
-        self.by_signature.insert(wish.exact.clone(), id);
+        self.by_signature.insert(request.exact.clone(), id);
         if let Some(shape) = &shape {
             self.by_core.entry(shape.core.clone()).or_default().push(id);
         }
-        if let Some(plan) = &wish.plan {
+        if let Some(plan) = &request.plan {
             member.plan = plan.clone();
         }
         for reader in &mut member.readers {
-            (reader.plan, reader.depth) = (member.plan.clone(), wish.depth);
+            (reader.plan, reader.depth) = (member.plan.clone(), request.depth);
         }
-        (member.wish, member.shape) = (wish, shape);
+        member.page = page::key_of(&member.plan, &request, shape.as_deref(), &member.options);
+        (member.request, member.shape) = (request, shape);
         self.members.insert(id, member);
     }
 
     /// Notes that a run starts for these members, which wait.
     pub fn start(&mut self, chosen: Vec<MemberId>, id: QueryId) -> Option<Job> {
         self.waiting.retain(|member| !chosen.contains(member));
-        let mut queries = Vec::new();
+        let (mut queries, mut plans) = (Vec::new(), Vec::new());
         let mut readers = 0;
         for member in &chosen {
             let member = self.members.get_mut(member)?;
             member.build = Some(id);
             readers += member.readers.len();
-            queries.extend(member.wish.template.iter().map(|template| template.parameters.clone()));
+            queries.extend(member.request.template.iter().map(|template| template.parameters.clone()));
+            plans.push((member.plan.clone(), member.request.depth));
         }
         let first = self.members.get(chosen.first()?)?;
-        let template = first.wish.template.as_ref().map(|template| template.signature.clone());
-        let way = first.wish.template.as_ref().map(|template| template.way).filter(|_| chosen.len() > 1);
-        let (plan, options, depth) = (first.plan.clone(), first.options.clone(), first.wish.depth);
+        let template = first.request.template.as_ref();
+        let is_of_template = |id: &MemberId| {
+            template.is_some_and(|shared| self.template(*id).is_some_and(|own| own.signature == shared.signature))
+        };
+        let is_page = chosen.len() > 1 && !chosen.iter().all(is_of_template);
+        let (template, way) = match template {
+            _ if is_page => (first.page.clone(), Some(Way::Page)),
+            Some(template) => (Some(template.signature.clone()), Some(template.way).filter(|_| chosen.len() > 1)),
+            None => (None, None),
+        };
+        let (plan, options, depth) = (first.plan.clone(), first.options.clone(), first.request.depth);
+        let page = first.page.clone();
+        let holds = template.is_some() || page.is_some();
         self.totals.builds_total += 1;
         if chosen.len() > 1 {
             self.totals.merged_builds_total += 1;
             self.totals.merged_queries_total += readers as u64;
         }
-        let scouts_for = first.wish.measured_for.clone();
-        let holds = template.is_some();
+        let scouts_for = first.request.measured_for.clone();
         let readers = Arc::new(AtomicUsize::new(0));
         let alone_ns = template.as_ref().and_then(|one| self.together.alone_ns(one));
         let mut patience_ns = (SHARING_PATIENCE.as_nanos() as u64).max(alone_ns.unwrap_or(0) * SHARING_PATIENCE_RUNS);
@@ -311,7 +373,9 @@ impl Books {
             run: None,
             members: chosen,
             template,
+            page,
             way,
+            places: Vec::new(),
             alone_ns,
             readers,
             is_cheap: is_cheap(&options),
@@ -323,7 +387,19 @@ impl Books {
             has_timer: false,
         };
         self.builds.insert(id, build);
-        Some(Job { build: id, plan, options, depth, queries, way })
+        let page = if is_page { plans } else { Vec::new() };
+        Some(Job { build: id, plan, options, depth, queries, way, page })
+    }
+
+    /// Has the members of a build that cannot go together wait again, each for a run of its template.
+    pub fn apart(&mut self, id: QueryId) {
+        let Some(build) = self.builds.remove(&id) else { return };
+        for id in build.members.into_iter().rev() {
+            if let Some(member) = self.members.get_mut(&id) {
+                (member.build, member.page) = (None, None);
+                self.waiting.push_front(id);
+            }
+        }
     }
 
     /// Notes the run of a build and what its topmost aggregate gives, and shows it to its readers. False if nobody
@@ -362,9 +438,9 @@ impl Books {
         build.holds_own
     }
 
-    pub fn has_outgrown(&self, wish: &Wish, now_ns: u64) -> bool {
-        self.outgrown.contains(&wish.exact)
-            || wish.template.as_ref().is_some_and(|template| self.together.is_outgrown(&template.signature, now_ns))
+    pub fn has_outgrown(&self, request: &ShareRequest, now_ns: u64) -> bool {
+        self.outgrown.contains(&request.exact)
+            || request.template.as_ref().is_some_and(|template| self.together.is_outgrown(&template.signature, now_ns))
     }
 
     pub fn note_outgrown(&mut self, signature: &Signature) {
