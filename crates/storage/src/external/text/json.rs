@@ -192,7 +192,7 @@ fn look(
             }
         }
         let mut seen = Members::default();
-        let (found, used, flaw) = see_records(&mut seen, &plain, options.rows_to_infer(), &forms);
+        let (found, used, flaw) = see_records(&mut seen, &plain, !complete, options.rows_to_infer(), &forms);
         if found == 0 && !complete && more < 4 && matches!(flaw, None | Some(Flaw::Incomplete)) {
             more += 1;
             continue;
@@ -223,7 +223,7 @@ fn look(
         if !is_whole && form == Form::Lines && encoded.is_none() {
             for probe in probes(source, compression)? {
                 // What is wrong with a record is said when it is read.
-                see_records(members, &probe, usize::MAX, &forms);
+                see_records(members, &probe, true, usize::MAX, &forms);
             }
         }
         return Ok(file(used, found));
@@ -236,11 +236,24 @@ const INFERENCE_BYTES: u64 = 64 * 1024 * 1024;
 /// Text that one thread looks at, about.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// Takes records into account: how many, where the last one ends, and what is wrong with the next.
-fn see_records(members: &mut Members, text: &[u8], at_most: usize, forms: &Forms) -> (usize, usize, Option<Flaw>) {
+/// Takes records into account: how many, where the last one ends, and what is wrong with the next. A number at the end
+/// of a text that goes on is incomplete: it may have more digits.
+fn see_records(
+    members: &mut Members,
+    text: &[u8],
+    goes_on: bool,
+    at_most: usize,
+    forms: &Forms,
+) -> (usize, usize, Option<Flaw>) {
     let (mut found, mut at) = (0, 0);
     while found < at_most {
-        match members.see_record(text, at, forms) {
+        let start = skip_space(text, at);
+        let is_here = match text.get(start) {
+            None | Some(b'{') => Ok(()),
+            Some(_) if goes_on => is_whole(text, start),
+            Some(_) => Ok(()),
+        };
+        match is_here.and_then(|()| members.see_record(text, at, forms)) {
             Ok(Some(end)) => (found, at) = (found + 1, end),
             Ok(None) => break,
             Err(flaw) => return (found, at, Some(flaw)),
@@ -356,11 +369,12 @@ fn see_all(
             let mut shape = Members::default();
             let mut at = 0;
             loop {
-                let (found, used, flaw) = see_records(&mut shape, &text[at..], usize::MAX, &forms);
+                let goes_on = form != Form::Lines && !piece.is_last;
+                let (found, used, flaw) = see_records(&mut shape, &text[at..], goes_on, usize::MAX, &forms);
                 count += found;
                 match flaw {
                     None => break,
-                    Some(Flaw::Incomplete) if form != Form::Lines && !piece.is_last => {
+                    Some(Flaw::Incomplete) if goes_on => {
                         locked(&unseen).take_back(piece, at + used);
                         break;
                     }
