@@ -8,6 +8,7 @@ pub mod contestants;
 mod door;
 mod http;
 pub mod load;
+mod single_rows;
 mod under_load;
 
 use std::path::{Path, PathBuf};
@@ -79,6 +80,9 @@ pub struct ClientsArguments {
     /// Measure what others get beside busy clients instead: cancels, first rows; and what idle sessions cost.
     #[arg(long, conflicts_with = "door")]
     under_load: bool,
+    /// Measure INSERT, UPDATE and SELECT of single rows by key in a native table instead, over local sockets.
+    #[arg(long, conflicts_with_all = ["door", "under_load"])]
+    single_rows: bool,
 }
 
 /// A mix, and how often it is asked a second if that is always the same.
@@ -134,6 +138,9 @@ pub fn run(arguments: &ClientsArguments, data: &Path) -> Result<Value> {
     }
     if arguments.under_load {
         return under_load::run(arguments, &directory);
+    }
+    if arguments.single_rows {
+        return single_rows::run(arguments, &directory);
     }
     let program = arguments.program.as_deref();
     let own = WireServer::diligence(program, &directory, arguments.workers, &arguments.server)?;
