@@ -382,6 +382,29 @@ impl StatementExecution {
         Ok(running)
     }
 
+    /// Whether a plan for all values is remembered under a key, and may take the short path.
+    pub fn is_short(&self, key: &GenericKey) -> bool {
+        let known = self.plan_cache().generic(key).and_then(|known| known.plan).flatten();
+        known.is_some_and(|plan| plan.may_be_short())
+    }
+
+    /// Plans a statement for all values, and remembers that under the key; whether it may take the short path. A
+    /// statement that cannot be planned may not.
+    pub async fn plan_short(&self, session: &Session, key: &GenericKey, parsed: &ParsedStatement) -> bool {
+        let (own, statement, types) = (session.clone(), parsed.clone(), key.types().to_vec());
+        let planned = self.optimize.run(move || own.plan_generic(&statement, &types)).await;
+        let Some(plan) = planned.ok().flatten().filter(|plan| plan.may_be_short()) else { return false };
+        let known = self.plan_cache().generic(key);
+        let history = known.map(|known| known.history).unwrap_or_else(|| {
+            // It takes less than can be measured, until it is found to be another kind.
+            let history = PlanHistory::default();
+            history.note(Used { memory_bytes: 0, worked: Duration::ZERO }, true);
+            Arc::new(history)
+        });
+        self.plan_cache().put_generic(key.clone(), RememberedGeneric { plan: Some(Some(plan)), history });
+        true
+    }
+
     /// Runs a statement at once that may be short, or starts it as any other. It takes less time than to hand it to
     /// another thread, so that is done only where it waits for a disk.
     async fn start_short(

@@ -5,6 +5,7 @@
 //! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not
 //! take stays in its own buffers.
 
+mod constants;
 pub(crate) mod copied_file;
 mod copy;
 mod copying;
@@ -23,6 +24,9 @@ mod role_tests;
 mod run;
 mod session;
 mod startup;
+mod templates;
+#[cfg(test)]
+mod templates_tests;
 #[cfg(test)]
 mod tests;
 mod trouble;

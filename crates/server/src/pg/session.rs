@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::ArrayRef;
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
 use diligence_db::postgres::TEXT;
@@ -34,6 +35,7 @@ use super::cursor::Cursor;
 use super::deadlines::{Deadline, Over, sooner};
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::startup::Arrival;
+use super::templates::{Templates, templates};
 use super::trouble::{Block, Outcome, Trouble};
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, failure, notice};
 use crate::admission::Asker;
@@ -82,6 +84,8 @@ pub(super) struct PgSession {
     statements: HashMap<String, Arc<Prepared>>,
     pub(super) portals: HashMap<String, Portal>,
     pub(super) cursors: HashMap<String, Cursor>,
+    /// Statements that differed in constants only.
+    pub(super) templates: Templates,
     /// Skips messages up to Sync, after an error.
     skipping: bool,
     /// Where the error occurred that the client is told of next, if not in a statement.
@@ -141,6 +145,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         statements: HashMap::new(),
         portals: HashMap::new(),
         cursors: HashMap::new(),
+        templates: templates(),
         skipping: false,
         context: None,
     };
@@ -458,6 +463,11 @@ impl PgSession {
         self.portals.remove("");
         let execution = self.service.execution().clone();
         let deadline = self.deadline();
+        if let Some((prepared, values)) = self.like_before(script, deadline).await? {
+            self.holds_completion = self.is_implicit;
+            self.run_alone(prepared, values).await?;
+            return self.end_implicit_block().await;
+        }
         let known = execution.plan_cache().parsed(self.session.planning_identity(), script);
         let statements = match &known {
             Some(known) => vec![known.text().to_owned()],
@@ -481,17 +491,16 @@ impl PgSession {
                 self.open_implicit_block(&prepared)?;
             }
             self.holds_completion = self.is_implicit && place == last;
-            let mut portal = Portal {
-                statement: Arc::new(prepared),
-                values: vec![],
-                forms: vec![],
-                state: PortalState::Bound,
-                sent: 0,
-                written: None,
-            };
-            self.run_portal(&mut portal, None, true).await?;
+            self.run_alone(Arc::new(prepared), vec![]).await?;
         }
         self.end_implicit_block().await
+    }
+
+    /// Runs a statement of the simple protocol, and sends all its rows as text.
+    async fn run_alone(&mut self, statement: Arc<Prepared>, values: Vec<ArrayRef>) -> Outcome {
+        let (state, forms) = (PortalState::Bound, vec![]);
+        let mut portal = Portal { statement, values, forms, state, sent: 0, written: None };
+        self.run_portal(&mut portal, None, true).await
     }
 
     /// Makes a statement ready: for the engine its syntax tree, and with `describe` what it takes and gives.
