@@ -288,10 +288,12 @@ impl StatementExecution {
         }
         let ready = self.plan_anew(session, key, parsed, values).await?;
         allowed.check(&ready.planned)?;
-        if let (Some(generic), Some(history)) = (generic, &ready.history)
-            && cache.generic(&generic).is_none()
-        {
-            cache.put_generic(generic, RememberedGeneric { plan: None, history: history.shared() });
+        if let (Some(generic), Some(history)) = (generic, &ready.history) {
+            let known = cache.generic(&generic);
+            if known.as_ref().is_none_or(|known| known.history.used().is_none()) {
+                let plan = known.and_then(|known| known.plan);
+                cache.put_generic(generic, RememberedGeneric { plan, history: history.shared() });
+            }
         }
         self.start_planned(session, asker, parsed.text(), ready).await
     }
@@ -395,12 +397,7 @@ impl StatementExecution {
         let planned = self.optimize.run(move || own.plan_generic(&statement, &types)).await;
         let Some(plan) = planned.ok().flatten().filter(|plan| plan.may_be_short()) else { return false };
         let known = self.plan_cache().generic(key);
-        let history = known.map(|known| known.history).unwrap_or_else(|| {
-            // It takes less than can be measured, until it is found to be another kind.
-            let history = PlanHistory::default();
-            history.note(Used { memory_bytes: 0, worked: Duration::ZERO }, true);
-            Arc::new(history)
-        });
+        let history = known.map(|known| known.history).unwrap_or_default();
         self.plan_cache().put_generic(key.clone(), RememberedGeneric { plan: Some(Some(plan)), history });
         true
     }
