@@ -454,7 +454,8 @@ impl RowStore for Segments {
     fn begin(&self, columns: &Schema, ids: &[u32], fragment: u16) -> Result<SegmentWriter> {
         let number = self.known.lock().begin();
         let create = |path: &Path| SegmentWriter::create(&self.disk, path, number, columns, ids);
-        self.directories.make_file(fragment, &file_name(number, self.format.get()), create)
+        let format = self.format.get().for_columns(columns);
+        self.directories.make_file(fragment, &file_name(number, format), create)
     }
 
     fn cluster_rows(&self) -> usize {

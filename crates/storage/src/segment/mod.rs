@@ -34,7 +34,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use bytes::Bytes;
 use datafusion_common::Statistics;
 use datafusion_common::config::TableParquetOptions;
@@ -90,6 +90,12 @@ impl SegmentFormat {
             Self::Parquet => "parquet",
             Self::Diligence => "seg",
         }
+    }
+
+    /// This one, or our own for columns of types that Parquet has no form for.
+    pub fn for_columns(self, columns: &Schema) -> Self {
+        let is_in_parquet = |field: &FieldRef| is_in_parquet(field.data_type());
+        if columns.fields().iter().all(is_in_parquet) { self } else { Self::Diligence }
     }
 
     /// That of a file, by its name.
@@ -234,15 +240,28 @@ pub struct SegmentView {
 /// Whether a segment has a form for all values of a type.
 pub fn is_storable(data_type: &DataType) -> bool {
     match data_type {
-        // Parquet counts in milliseconds.
-        DataType::Interval(_) | DataType::Duration(_) | DataType::Null | DataType::Union(..) => false,
-        DataType::Struct(fields) => !fields.is_empty() && fields.iter().all(|field| is_storable(field.data_type())),
+        DataType::Null | DataType::Union(..) => false,
+        DataType::Struct(fields) => !fields.is_empty() && parts_of(data_type).all(is_storable),
+        _ => parts_of(data_type).all(is_storable),
+    }
+}
+
+/// Whether Parquet has a form for all values of a type. It counts intervals in milliseconds.
+fn is_in_parquet(data_type: &DataType) -> bool {
+    !matches!(data_type, DataType::Interval(_) | DataType::Duration(_)) && parts_of(data_type).all(is_in_parquet)
+}
+
+/// The types of what is in a nested value.
+fn parts_of(data_type: &DataType) -> impl Iterator<Item = &DataType> {
+    let (fields, item) = match data_type {
+        DataType::Struct(fields) => (Some(fields), None),
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => is_storable(item.data_type()),
-        _ => true,
-    }
+        | DataType::Map(item, _) => (None, Some(item)),
+        _ => (None, None),
+    };
+    fields.into_iter().flatten().chain(item).map(|field| field.data_type())
 }
 
 fn column_name(id: u32) -> String {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, IntervalMonthDayNano, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::stats::Precision;
 use datafusion_expr::Operator;
@@ -85,10 +85,35 @@ fn whole(rows: &[RecordBatch]) -> RecordBatch {
     nullable(&concat_batches(&rows[0].schema(), rows).unwrap())
 }
 
+/// The same rows with a column of intervals, which Parquet has no form for.
+fn with_spans(rows: &RecordBatch) -> RecordBatch {
+    let spans = (0..rows.num_rows() as i32)
+        .map(|row| (row % 5 > 0).then(|| IntervalMonthDayNano::new(row - 9, row % 31, i64::from(row) * 1000)));
+    let spans: ArrayRef = Arc::new(spans.collect::<IntervalMonthDayNanoArray>());
+    let fields = rows.schema().fields().iter().cloned().collect::<Vec<_>>();
+    let field = Arc::new(Field::new("span", spans.data_type().clone(), true));
+    let columns = rows.columns().iter().cloned().chain([spans]).collect();
+    RecordBatch::try_new(Arc::new(Schema::new([fields, vec![field]].concat())), columns).unwrap()
+}
+
+#[test]
+fn intervals_are_stored_in_our_own_format() {
+    let schema = with_spans(&rows(0, 1)).schema();
+    assert!(schema.fields().iter().all(|field| is_storable(field.data_type())));
+    for format in SegmentFormat::ALL {
+        assert_eq!(format.for_columns(&schema), SegmentFormat::Diligence);
+        assert_eq!(format.for_columns(&rows(0, 1).schema()), format);
+    }
+}
+
 #[test]
 fn rows_come_back_from_both_formats() {
     for format in SegmentFormat::ALL {
         let folder = tempfile::tempdir().unwrap();
+        let rows = |first, count| match format {
+            SegmentFormat::Parquet => rows(first, count),
+            SegmentFormat::Diligence => with_spans(&rows(first, count)),
+        };
         let clusters = [vec![rows(0, 20_000), rows(20_000, 1)], vec![rows(30_000, 1)], vec![rows(40_000, 9000)]];
         let segment = written(&folder, format, &clusters);
         let schema = clusters[0][0].schema();
