@@ -277,7 +277,7 @@ impl KeyIndex {
         if self.is_broken() {
             return None;
         }
-        if has_files && self.is_mostly_gone(rows) {
+        if has_files && self.is_worn(rows) {
             return Some(0);
         }
         let mut entries = self.runs[in_memory..].iter().map(|run| run.len()).sum::<usize>();
@@ -298,7 +298,7 @@ impl KeyIndex {
         self.runs[from..].iter().for_each(|run| run.fix());
     }
 
-    /// Writes runs to a file, if so many entries are in memory, or most of them are of rows that are gone. `covered` is
+    /// Writes runs to a file, if so many entries are in memory, or a third of them are of rows that are gone. `covered` is
     /// a number that no row has, nor any that comes before the next one. Fails with kind `File` if it cannot be
     /// written or read, and `Resource` if memory is short.
     pub(crate) fn moved(
@@ -349,6 +349,12 @@ impl KeyIndex {
     /// Whether most of its rows are gone, where so many rows are there.
     pub(crate) fn is_mostly_gone(&self, rows: usize) -> bool {
         !self.is_broken() && self.len() > 2 * rows + REST_ROWS
+    }
+
+    /// Whether a third of its entries are of rows that are gone, where so many rows are there: files are written anew
+    /// then, as worn clusters of rows are.
+    fn is_worn(&self, rows: usize) -> bool {
+        !self.is_broken() && 2 * self.len() > 3 * rows + REST_ROWS
     }
 
     /// How many entries it has, those of rows that are gone included.

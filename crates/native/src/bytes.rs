@@ -41,6 +41,23 @@ impl Encoder {
         values.iter().for_each(|value| self.signed(*value));
     }
 
+    /// As [`numbers`](Self::numbers), by their differences: in seven bits of a byte each, the lowest first, with the
+    /// highest bit set in all but the last. Of numbers that ascend slowly, one takes a byte.
+    pub fn differences(&mut self, values: &[i64]) {
+        self.number(values.len() as u64);
+        let mut before = 0i64;
+        for value in values {
+            let step = value.wrapping_sub(before);
+            let mut rest = (step << 1 ^ step >> 63) as u64;
+            while rest >= 0x80 {
+                self.0.push(rest as u8 | 0x80);
+                rest >>= 7;
+            }
+            self.0.push(rest as u8);
+            before = *value;
+        }
+    }
+
     /// Columns, as Arrow's stream format has them.
     pub fn schema(&mut self, schema: &Schema) -> Result<()> {
         let mut bytes = Vec::new();
@@ -116,6 +133,30 @@ impl<'a> Decoder<'a> {
         Ok(bytes.chunks_exact(8).filter_map(|chunk| chunk.try_into().ok().map(i64::from_le_bytes)).collect())
     }
 
+    pub fn differences(&mut self) -> Result<Vec<i64>> {
+        let count = self.count()?;
+        if count > self.0.len() {
+            return Err(too_short());
+        }
+        let (mut values, mut before) = (Vec::with_capacity(count), 0i64);
+        for _ in 0..count {
+            let mut step = 0u64;
+            for place in 0.. {
+                let byte = self.byte()?;
+                if place > 9 {
+                    return Err(Error::file("a number is longer than numbers are"));
+                }
+                step |= u64::from(byte & 0x7f).wrapping_shl(7 * place);
+                if byte < 0x80 {
+                    break;
+                }
+            }
+            before = before.wrapping_add((step >> 1) as i64 ^ -((step & 1) as i64));
+            values.push(before);
+        }
+        Ok(values)
+    }
+
     pub fn schema(&mut self) -> Result<SchemaRef> {
         Ok(self.stream()?.schema())
     }
@@ -137,4 +178,26 @@ impl<'a> Decoder<'a> {
 
 fn too_short() -> Error {
     Error::file("a record ends too early")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_come_back_and_are_short() {
+        for values in [vec![], vec![7], vec![i64::MIN, i64::MAX, 0, -1], (0..5000).map(|row| row * 3).collect()] {
+            let mut encoder = Encoder::default();
+            encoder.differences(&values);
+            assert!(values.len() < 100 || encoder.0.len() < values.len() + 20);
+            let mut decoder = Decoder(&encoder.0);
+            assert_eq!(decoder.differences().unwrap(), values);
+            decoder.end().unwrap();
+            for end in 0..encoder.0.len() {
+                assert!(Decoder(&encoder.0[..end]).differences().is_err(), "{end}");
+            }
+        }
+        let endless = [&2u64.to_le_bytes()[..], &[0x80; 40]].concat();
+        assert!(Decoder(&endless).differences().is_err());
+    }
 }

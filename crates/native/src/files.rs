@@ -47,11 +47,12 @@ impl Purpose {
         }
     }
 
-    /// The version of the format. Logs of version 1 have no marks, and are read.
+    /// The version of the format. Earlier ones are read: logs of version 1 have no marks, and before these versions
+    /// numbers of rows were not packed.
     fn version(self) -> u32 {
         match self {
-            Self::Log => 2,
-            Self::Image => 1,
+            Self::Log => 3,
+            Self::Image => 2,
         }
     }
 

@@ -48,8 +48,8 @@ impl NativeTable {
         self.rows.indexes.iter().for_each(|index| index.fix(self.rows(), entries_min));
     }
 
-    /// Writes the keys of indexes to files, where so many are in memory, or most of those in files are of rows that are
-    /// gone. Blocks the calling thread. Fails with kind `File` if they cannot be written or read, and `Resource` if
+    /// Writes the keys of indexes to files, where so many are in memory, or a third of those in files are of rows that
+    /// are gone. Blocks the calling thread. Fails with kind `File` if they cannot be written or read, and `Resource` if
     /// memory is short.
     pub fn move_keys(&self, store: &dyn KeyStore, entries_min: usize) -> Result<MovedKeys> {
         let Some(memory) = self.counted() else { return Ok(MovedKeys::default()) };

@@ -150,7 +150,9 @@ fn decode_table(decoder: &mut Decoder<'_>, id: u64, name: RelationName, ids: Opt
     for _ in 0..decoder.count()? {
         numbers.push(match decoder.byte()? {
             0 => RowNumbers::From(decoder.signed()?),
-            _ => RowNumbers::of(decoder.numbers()?),
+            // Before they were packed.
+            1 => RowNumbers::of(decoder.numbers()?),
+            _ => RowNumbers::of(decoder.differences()?),
         });
     }
     let (next_number, statement) = (decoder.signed()?, decoder.number()?);

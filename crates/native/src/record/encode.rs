@@ -263,8 +263,8 @@ fn encode_table(encoder: &mut Encoder, table: &Arc<NativeTable>) -> Result<()> {
                 encoder.signed(*first);
             }
             RowNumbers::Listed(numbers) | RowNumbers::Moved { numbers, .. } => {
-                encoder.byte(1);
-                encoder.numbers(numbers);
+                encoder.byte(2);
+                encoder.differences(numbers);
             }
         }
     }
