@@ -252,6 +252,12 @@ impl Database {
         self.0.catalog.set_users(users);
     }
 
+    /// Has processes started for the functions in Python and WebAssembly that there are, so that the first call of one
+    /// finds a process. Fails with kind `Resource` as the system refuses threads.
+    pub fn prime_functions(&self) -> Result<()> {
+        self.0.planner.prime_programs()
+    }
+
     /// Has `system.queries` also show the queries that `waiting` returns: those that a server has not let in yet.
     /// Replaces the function that was given before.
     pub fn show_waiting(&self, waiting: impl Fn() -> Vec<WaitingQuery> + Send + Sync + 'static) {

@@ -863,3 +863,27 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         }
     }
 }
+
+#[test]
+fn processes_are_started_for_functions_before_one_is_called() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let folder = Some(folder.path().join("db"));
+        Database::open(DatabaseOptions { workers: Some(2), folder, ..DatabaseOptions::default() }).unwrap()
+    };
+    let total = "SELECT total FROM system.pool_numbers WHERE language = 'python'";
+    let database = open();
+    database.prime_functions().unwrap();
+    assert_eq!(rows(&database.session(), total), ["0"], "there is no function");
+    make(&database.session(), "CREATE FUNCTION one() RETURNS int LANGUAGE python AS 'return 1'");
+    drop(database);
+    let database = open();
+    assert_eq!(rows(&database.session(), total), ["0"]);
+    database.prime_functions().unwrap();
+    database.prime_functions().unwrap();
+    assert_eq!(rows(&database.session(), total), ["2"], "as many as are started at once");
+    assert_eq!(rows(&database.session(), "SELECT one()"), ["1"]);
+}

@@ -30,8 +30,8 @@ use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
 /// How often a call takes another process when somebody has killed the one that it had before that was ready.
 const KILLED_EARLY_MAX: usize = 3;
 
-/// A pool of primed processes. It starts the first of a runtime when a function of it is called or checked for the
-/// first time; the bounds are those of each runtime. What a process of Python keeps functions from it does for good, so
+/// A pool of primed processes. It starts the first of a runtime when it is told that there are functions of it
+/// ([`Pool::prime`]), or when one is called or checked for the first time; the bounds are those of each runtime. What a process of Python keeps functions from it does for good, so
 /// functions that are kept from other things have other processes, with bounds of their own.
 pub struct Pool {
     /// By what they keep functions from.
@@ -74,13 +74,18 @@ impl Pool {
         self.python.iter().chain([&self.wasm])
     }
 
-    fn of(&self, code: &Code) -> &Shared {
-        let limits = &code.spec.limits;
+    fn of(&self, runtime: Runtime, limits: &FunctionLimits) -> &Shared {
         let kept_from = KeptFrom::of(limits.has_no_files, limits.has_no_network);
-        match code.spec.form.runtime() {
+        match runtime {
             Runtime::Python => &self.python[usize::from(kept_from.0)],
             Runtime::Wasm => &self.wasm,
         }
+    }
+
+    /// Has processes started that functions of a runtime with these limits will be called in, unless there are some.
+    /// Fails as the system refuses threads. What it says to processes is told when a function is called.
+    pub fn prime(&self, runtime: Runtime, limits: &FunctionLimits) -> Result<()> {
+        self.of(runtime, limits).standing.prime(&*self.spawn)
     }
 
     /// The options.
@@ -215,7 +220,7 @@ impl Pool {
 
     /// A process for a call, once one is idle.
     fn take(&self, code: &Code, caller: &dyn Caller) -> Result<Lease<'_>> {
-        let shared = self.of(code);
+        let shared = self.of(code.spec.form.runtime(), &code.spec.limits);
         // It asks when it has to wait.
         let is_stopped = || {
             caller.waits();

@@ -226,6 +226,14 @@ impl<M: Member> Standing<M> {
         }
     }
 
+    /// Has processes started before there is a call, as many as are to be free. Fails as the system refuses threads.
+    pub fn prime(self: &Arc<Self>, spawn: &dyn Spawn) -> Result<()> {
+        let mut state = self.state.lock();
+        let growth = state.order.growth;
+        state.to_start += state.counts.request(0, &growth);
+        self.see_to_keeper(spawn, &mut state)
+    }
+
     /// A call is done with its process.
     pub fn give_back(&self, mut standby: Standby<M>) {
         standby.idle_since_ns = self.clock.now_ns();

@@ -68,6 +68,7 @@ impl Server {
         service
             .database()
             .stop_sessions_by(move |id, is_end| registry.upgrade().is_some_and(|registry| registry.stop(id, is_end)));
+        service.database().prime_functions()?;
         // All are bound before one serves: a port that is taken is an error of the start.
         let options = service.options();
         let postgres = bind(options.postgres).await?;

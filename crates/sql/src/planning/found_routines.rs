@@ -5,8 +5,27 @@ use diligence_catalog::authority::Privilege;
 use diligence_catalog::{CATALOG_NAME, Relation, RelationName};
 use sqlparser::ast;
 
+use super::Planner;
 use super::around::{Around, parts_of};
-use crate::routines::Definition;
+use crate::routines::{Body, Definition};
+
+impl Planner {
+    /// Has processes started for the functions of the catalog that are programs, before one of them is called. Fails as
+    /// the system refuses threads.
+    pub fn prime_programs(&self) -> Result<()> {
+        let snapshot = self.catalogs.catalog().snapshot();
+        for object in snapshot.all_objects() {
+            let Relation::Routine(routine) = &object.relation else { continue };
+            // What does not make sense any more is said when it is called.
+            for definition in Definition::all_of(&routine.source).unwrap_or_default() {
+                if let Body::Program(program) = &definition.body {
+                    self.options.pool.prime(program.form.runtime(), &program.limits)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Around<'_> {
     /// The functions, procedures and macros that a name means: those of the first schema of the path that has one.
