@@ -342,6 +342,13 @@ impl Database {
         self.0.kept.as_ref().map_or(Ok(()), |kept| kept.store().checkpoint())
     }
 
+    /// As [`checkpoint`](Self::checkpoint), which writes some tables anew wherever any of their rows is gone. Fails as
+    /// that does.
+    pub(crate) fn vacuum(&self, whole: &[Arc<Object>]) -> Result<()> {
+        let whole = whole.iter().map(|table| table.id).collect();
+        self.0.kept.as_ref().map_or(Ok(()), |kept| kept.store().checkpoint_with(&whole))
+    }
+
     /// The checkpoints since the database was opened; `None` for one in memory.
     pub fn checkpoints(&self) -> Option<Checkpoints> {
         self.0.kept.as_ref().map(|kept| kept.store().checkpoints())

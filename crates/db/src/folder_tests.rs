@@ -707,3 +707,31 @@ fn what_is_read_of_segments_stays_in_the_buffer() {
     run(&session, "DROP TABLE t");
     drop(session);
 }
+
+#[test]
+fn vacuum_gives_back_the_room_of_deleted_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(&folder.path().join("db"));
+    let session = database.session();
+    let gone = || number(&session, "SELECT sum(rows_gone) FROM system.segments WHERE \"table\" = 't'");
+    for (statement, left) in [("VACUUM", 100), ("VACUUM FULL u", 100), ("VACUUM (FULL) t", 0), ("OPTIMIZE TABLE t", 0)]
+    {
+        run(&session, "DROP TABLE IF EXISTS t");
+        run(&session, "DROP TABLE IF EXISTS u");
+        run(&session, "CREATE TABLE t (a INT, span INTERVAL)");
+        run(&session, "CREATE TABLE u (a INT)");
+        run(&session, "INSERT INTO t SELECT g, make_interval(days => g) FROM generate_series(1, 5000) g");
+        database.checkpoint().unwrap();
+        run(&session, "DELETE FROM t WHERE a % 50 = 0");
+        assert_eq!(gone(), 100, "too few in a cluster for a checkpoint");
+        run(&session, statement);
+        assert_eq!(gone(), left, "{statement}");
+        assert_eq!(number(&session, "SELECT count(*) FROM t WHERE span = make_interval(days => a)"), 4900);
+        // Half of the rows: then a checkpoint is enough.
+        run(&session, "DELETE FROM t WHERE a % 2 = 0");
+        run(&session, "VACUUM");
+        assert_eq!(gone(), 0, "{statement}");
+    }
+    assert_eq!(code(&session, "VACUUM FULL nothing"), "42P01");
+    assert_eq!(code(&session, "OPTIMIZE nothing"), "42P01");
+}

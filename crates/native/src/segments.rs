@@ -70,6 +70,15 @@ pub struct Segments {
     keys_noted: AtomicU64,
 }
 
+/// From when on a cluster is written anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wear {
+    /// When any of its rows is gone.
+    Any,
+    /// When more than one in [`DELETED_PART`] is.
+    Much,
+}
+
 /// How many rows segments have.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentSizes {
@@ -323,19 +332,21 @@ impl Segments {
 
     /// Writes the rows of a table that are better on disk, or elsewhere on it. Fails with kind `File` if they cannot be
     /// written.
-    pub fn store(&self, table: &NativeTable) -> Result<Vec<StoredPiece>> {
+    pub fn store(&self, table: &NativeTable, wear: Wear) -> Result<Vec<StoredPiece>> {
         if !table.schema().fields().iter().all(|field| is_storable(field.data_type())) {
             return Ok(Vec::new());
         }
         let mut moved = Moved::default();
         let rows_min = self.rows_min(table);
         for fragment in table.pieces().chunk_by(|left, right| left.fragment() == right.fragment()) {
-            for run in runs(fragment, self.sizes.cluster_rows) {
+            for run in runs(fragment, self.sizes.cluster_rows, wear) {
                 let rows = run.iter().map(Piece::len).sum::<usize>();
                 let bytes = run.iter().map(Piece::bytes_in_memory).sum::<usize>();
                 // Small ones that are stored already gain nothing.
+                let is_worn = |piece: &Piece| is_worn(piece, wear);
                 let gains = run.len() > 1 || run.iter().any(is_worn) || run.iter().any(is_in_memory);
-                if !gains || rows < rows_min && bytes < CLUSTER_BYTES {
+                let is_small = rows < rows_min && bytes < CLUSTER_BYTES;
+                if !gains || is_small && !(wear == Wear::Any && run.iter().any(is_worn)) {
                     continue;
                 }
                 match table.placement().clustered() {
@@ -536,14 +547,19 @@ fn is_in_memory(piece: &Piece) -> bool {
     matches!(piece.rows(), PieceRows::Memory(_))
 }
 
-/// Whether many rows of a cluster are gone.
-fn is_worn(piece: &Piece) -> bool {
-    matches!(piece.rows(), PieceRows::Stored(_)) && (piece.total() - piece.len()) * DELETED_PART > piece.total()
+/// Whether so many rows of a cluster are gone.
+fn is_worn(piece: &Piece, wear: Wear) -> bool {
+    let gone = piece.total() - piece.len();
+    let is_worn = match wear {
+        Wear::Any => gone > 0,
+        Wear::Much => gone * DELETED_PART > piece.total(),
+    };
+    is_worn && matches!(piece.rows(), PieceRows::Stored(_))
 }
 
-/// The pieces, next to each other, whose rows are to be written: those in memory, those of which many are gone, and
+/// The pieces, next to each other, whose rows are to be written: those in memory, those of which so many are gone, and
 /// small ones beside them.
-fn runs(pieces: &[Piece], cluster_rows: usize) -> impl Iterator<Item = &[Piece]> {
-    let moves = move |piece: &Piece| is_in_memory(piece) || is_worn(piece) || piece.len() * 4 < cluster_rows;
+fn runs(pieces: &[Piece], cluster_rows: usize, wear: Wear) -> impl Iterator<Item = &[Piece]> {
+    let moves = move |piece: &Piece| is_in_memory(piece) || is_worn(piece, wear) || piece.len() * 4 < cluster_rows;
     pieces.chunk_by(move |left, right| moves(left) && moves(right)).filter(move |run| run.iter().all(moves))
 }

@@ -23,7 +23,7 @@ use crate::lock::ReadersLock;
 use crate::log::Log;
 use crate::past::{PastFiles, Retained};
 use crate::replay::{LostIndex, Replay, Replayed, Surroundings};
-use crate::segments::{SegmentSizes, Segments};
+use crate::segments::{SegmentSizes, Segments, Wear};
 
 /// Bytes of logs before a checkpoint is due.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
@@ -205,8 +205,14 @@ impl Store {
     /// Writes an image of everything, so that opening the database takes no longer than reading that, and removes the
     /// logs before it. Statements go on meanwhile. Fails with kind `File`; then all is as it was.
     pub fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_with(&HashSet::new())
+    }
+
+    /// As [`checkpoint`](Self::checkpoint). Clusters of the tables in `whole` are written anew if any of their rows is
+    /// gone, and not only if many are. Fails as that does.
+    pub fn checkpoint_with(&self, whole: &HashSet<ObjectId>) -> Result<()> {
         let began = Instant::now();
-        let made = self.write_checkpoint();
+        let made = self.write_checkpoint(whole);
         let mut checkpoints = self.checkpoints.lock();
         match &made {
             Ok(Some((image_bytes, log_bytes))) => {
@@ -229,7 +235,7 @@ impl Store {
     }
 
     /// Makes a checkpoint. Gives the bytes of its image and of the logs before it; nothing if there is none now.
-    fn write_checkpoint(&self) -> Result<Option<(u64, u64)>> {
+    fn write_checkpoint(&self, whole: &HashSet<ObjectId>) -> Result<Option<(u64, u64)>> {
         let StoreOptions { folder, disk, .. } = &self.options;
         let mut kept = self.kept.lock();
         let before = self.log.bytes();
@@ -250,7 +256,8 @@ impl Store {
         let mut moved = HashMap::new();
         let mut stored = Vec::new();
         for (object, table) in native_tables(&snapshot) {
-            let pieces = match self.segments.store(table) {
+            let wear = if whole.contains(&object.id) { Wear::Any } else { Wear::Much };
+            let pieces = match self.segments.store(table, wear) {
                 // Where rows cannot be read any more, those of the table stay where they are.
                 Err(error) if error.code() == Some("XX001") => vec![],
                 stored => stored?,

@@ -129,6 +129,13 @@ impl Called {
 pub enum Maintenance {
     /// A database on disk writes down what it holds, so that it is opened faster.
     Checkpoint,
+    /// VACUUM and OPTIMIZE: a checkpoint, which gives back the room of rows that are gone.
+    Vacuum {
+        /// The tables that are written anew wherever any row is gone; of others, where many are.
+        whole: Vec<Arc<Object>>,
+        /// Its tag.
+        tag: &'static str,
+    },
     /// A folder is made that opens as the database is now.
     BackUp {
         /// The folder, which is not there.
@@ -184,6 +191,7 @@ impl Maintenance {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Checkpoint => "CHECKPOINT",
+            Self::Vacuum { tag, .. } => tag,
             Self::BackUp { .. } => "BACKUP",
             Self::Export { .. } => "EXPORT",
             Self::Import { .. } => "IMPORT",
@@ -198,6 +206,7 @@ impl Maintenance {
         let field = |name: &str, nullable| Field::new(name, DataType::Utf8View, nullable);
         match self {
             Self::Checkpoint
+            | Self::Vacuum { .. }
             | Self::BackUp { .. }
             | Self::Export { .. }
             | Self::Import { .. }

@@ -1,4 +1,4 @@
-//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX, ALTER SYSTEM and CHECK TABLE: what is done for a database by
+//! CHECKPOINT, VACUUM, BACKUP DATABASE, EXPORT DATABASE, REINDEX, ALTER SYSTEM and CHECK TABLE: what is done for a database by
 //! those who keep it.
 
 use std::sync::Arc;
@@ -26,6 +26,7 @@ impl Session {
             let database = session.database();
             let rows = match &maintenance {
                 Maintenance::Checkpoint => database.checkpoint().map(|()| vec![]),
+                Maintenance::Vacuum { whole, .. } => database.vacuum(whole).map(|()| vec![]),
                 Maintenance::BackUp { to, earlier } => database.back_up(to, earlier.as_deref()).map(|_| vec![]),
                 Maintenance::Export { to, format } => export::export(&session, to, *format, token).map(|()| vec![]),
                 Maintenance::Import { from } => export::import(&session, from, token).map(|()| vec![]),

@@ -10,7 +10,7 @@ use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
 use crate::parse::{Parsed, SyntaxTree, VARIABLE};
 use crate::quoting::quoted;
-use crate::statement::{Command, Statement, TransactionStep};
+use crate::statement::{Command, Maintenance, Statement, TransactionStep};
 
 impl Planner {
     /// What a statement does to the session. Fails with 0A000 for statements that there is nothing for.
@@ -59,7 +59,7 @@ impl Planner {
             }
             // What they are for is done all the time: rows that are gone hold no room, and statistics are those of the
             // rows that a statement sees.
-            ast::Statement::Vacuum(_) => Ok(Statement::Command(Command::Nothing("VACUUM"))),
+            ast::Statement::Vacuum(_) => Ok(Statement::Maintain(Maintenance::Vacuum { whole: vec![], tag: "VACUUM" })),
             ast::Statement::Analyze(_) => Ok(Statement::Command(Command::Nothing("ANALYZE"))),
             // DuckDB's USE names a database, a schema or both.
             ast::Statement::Use(given) => {

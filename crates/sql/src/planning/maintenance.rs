@@ -193,11 +193,7 @@ impl Around<'_> {
             }
         }
         if tables.is_empty() {
-            let names = snapshot.names().into_iter().filter_map(|name| match snapshot.get(&name) {
-                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
-                _ => None,
-            });
-            tables.extend(names);
+            tables = self.native_tables();
         }
         Ok(tables)
     }

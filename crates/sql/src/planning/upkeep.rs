@@ -1,15 +1,19 @@
-//! VACUUM and ANALYZE, and what cannot run inside a transaction block.
+//! VACUUM, OPTIMIZE and ANALYZE, and what cannot run inside a transaction block.
 //!
-//! What the two are for is done all the time: rows that are gone hold no room, and statistics are those of the rows
-//! that a statement sees. So they look at their tables and columns, and do nothing.
+//! Statistics are those of the rows that a statement sees, so ANALYZE looks at its tables and columns and does nothing.
+//! VACUUM has a checkpoint made, which gives back the room of rows that are gone. VACUUM FULL and OPTIMIZE have it write
+//! their tables anew wherever any row is gone.
+
+use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::{Object, Relation, Resolved};
 use sqlparser::ast::{self, Expr};
 
 use super::around::Around;
 use super::definitions::lower;
 use super::maintenance::arguments;
-use crate::statement::{Command, Statement};
+use crate::statement::{Command, Maintenance, Statement};
 
 impl Around<'_> {
     /// Fails with 25001 in a transaction block, as PostgreSQL does for what it commits by itself.
@@ -21,8 +25,8 @@ impl Around<'_> {
         Err(error.with_hint("end the transaction first, or run it in a session of its own"))
     }
 
-    /// VACUUM and ANALYZE. Fails with 42P01 for a table that is not there, 42703 and 42701 for a column that is not or
-    /// is there twice, 0A000 for columns without ANALYZE, and for VACUUM with 25001 in a transaction block.
+    /// VACUUM, OPTIMIZE and ANALYZE. Fails with 42P01 for a table that is not there, 42703 and 42701 for a column that is not or
+    /// is there twice, 0A000 for columns without ANALYZE, and for all but ANALYZE with 25001 in a transaction block.
     pub(super) fn upkeep(&self, call: &ast::Function) -> Result<Statement> {
         let mut given = arguments(call);
         let what = match given.next() {
@@ -32,11 +36,15 @@ impl Around<'_> {
             },
             _ => return Err(Error::bug("upkeep of no kind")),
         };
-        let tag = if what == "ANALYZE" { "ANALYZE" } else { "VACUUM" };
-        if tag == "VACUUM" {
+        let tag = match what {
+            "ANALYZE" => "ANALYZE",
+            "OPTIMIZE" => "OPTIMIZE",
+            _ => "VACUUM",
+        };
+        if tag != "ANALYZE" {
             self.outside_of_blocks(tag)?;
         }
-        let mut table = None;
+        let (mut table, mut named) = (None, Vec::new());
         for argument in given {
             let name = match argument {
                 Some(Expr::Identifier(name)) => ast::ObjectName::from(vec![name.clone()]),
@@ -53,19 +61,40 @@ impl Around<'_> {
             };
             let name = self.relation_name(&name)?;
             let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
+            if let Resolved::Object(object) = &found {
+                named.push(object.clone());
+            }
             table = Some((name, found));
         }
-        Ok(Statement::Command(Command::Nothing(tag)))
+        if tag == "ANALYZE" {
+            return Ok(Statement::Command(Command::Nothing(tag)));
+        }
+        let whole = match (what.contains("FULL") || tag == "OPTIMIZE", table.is_some()) {
+            (false, _) => vec![],
+            (true, true) => named,
+            (true, false) => self.native_tables(),
+        };
+        Ok(Statement::Maintain(Maintenance::Vacuum { whole, tag }))
+    }
+
+    /// The tables of the database that a session may name.
+    pub(super) fn native_tables(&self) -> Vec<Arc<Object>> {
+        let snapshot = self.at.snapshot;
+        let tables = snapshot.names().into_iter().filter_map(|name| match snapshot.get(&name) {
+            Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
+            _ => None,
+        });
+        tables.collect()
     }
 
     /// Fails for columns that the table before them has not.
     fn upkeep_columns(
         &self,
-        table: Option<&(diligence_catalog::RelationName, diligence_catalog::Resolved)>,
+        table: Option<&(diligence_catalog::RelationName, Resolved)>,
         columns: &[Expr],
         what: &str,
     ) -> Result<()> {
-        if what == "VACUUM" {
+        if !what.contains("ANALYZE") {
             let error = Error::unsupported("ANALYZE option must be specified when a column list is provided");
             return Err(error.with_code("0A000").with_hint("write VACUUM (ANALYZE) t (c, …)"));
         }

@@ -144,7 +144,7 @@ impl Text<'_> {
             Keyword::INSTALL if self.begins_statement(at) => self.ignored_load(at),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
             Keyword::VARIABLE if self.follows(at, &["SET", "RESET"]) => self.variable(at),
-            Keyword::VACUUM | Keyword::ANALYZE if self.begins_statement(at) => self.upkeep(at),
+            Keyword::VACUUM | Keyword::OPTIMIZE | Keyword::ANALYZE if self.begins_statement(at) => self.upkeep(at),
             Keyword::DO if self.begins_statement(at) => self.do_block(at),
             _ if self.begins_statement(at)
                 && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT"]) =>
