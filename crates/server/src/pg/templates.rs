@@ -68,7 +68,7 @@ impl PgSession {
             }
             // A change of its tables makes another statement of it.
             Template::Met | Template::Ready(..) => {
-                let found = self.template(&key.0, &constants, deadline).await?;
+                let found = Box::pin(self.template(&key.0, &constants, deadline)).await?;
                 let (template, run) = match found {
                     Some((prepared, generic, values)) => {
                         (Template::Ready(prepared.clone(), generic), Some((prepared, values)))
