@@ -10,6 +10,7 @@
 //! * [`seams`]: the clock, randomness, threads and files, so that a test can replace them.
 //! * [`sync`]: locks, atomics and parking, so that a test can choose the schedule.
 //! * [`units`]: numbers with their units, for people.
+//! * [`waits`]: whether a thread has waited.
 //! * [`wanted`]: whether the work of a thread is still wanted.
 //!
 //! Invariant: nothing here knows SQL, Arrow or another crate of the project.
@@ -24,6 +25,7 @@ pub mod recent;
 pub mod seams;
 pub mod sync;
 pub mod units;
+pub mod waits;
 pub mod wanted;
 
 pub use error::{About, Error, ErrorKind, Result, Span};

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, UInt64Array};
+use arrow::array::{ArrayRef, NullArray, RecordBatch, UInt64Array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use diligence_base::limits::BATCH_ROWS_MAX;
@@ -158,9 +158,26 @@ fn sorted(batches: Vec<Batch>, schema: &SchemaRef, keys: &[SortKey], fetch: Opti
     Ok(Some(Batch::from_record_batch(&all)))
 }
 
+/// The columns of the table that a scan gives or looks at, in order.
+fn wanted(scan: &Scan) -> Vec<usize> {
+    let mut columns = scan.columns.clone();
+    columns.extend(scan.filters.iter().flat_map(Expr::columns));
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// Columns in the places that they have in the table; in other places there is nothing.
+fn in_places(scan: &Scan, wanted: &[usize], columns: Vec<ArrayRef>, rows: usize) -> Vec<ArrayRef> {
+    let nothing: ArrayRef = Arc::new(NullArray::new(rows));
+    let mut places = vec![nothing; scan.table_schema.fields().len()];
+    wanted.iter().zip(columns).for_each(|(place, column)| places[*place] = column);
+    places
+}
+
 fn scanned(scan: &Scan, table: Arc<dyn Table>, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
     let predicate = scan.condition();
-    let columns = (0..scan.table_schema.fields().len()).collect::<Vec<_>>();
+    let columns = wanted(scan);
     let clusters = table.scan(&ScanRequest { columns: columns.clone(), predicate })?.clusters;
     let known = clusters.iter().map(|cluster| cluster.rows()).try_fold(0, |all: usize, rows| Some(all + rows?));
     if known.is_none_or(|rows| rows > ROWS_MAX) {
@@ -186,11 +203,12 @@ fn scanned(scan: &Scan, table: Arc<dyn Table>, scans: &Arc<Scans>) -> Result<Opt
                 Fetch::Blocking(_) | Fetch::Waiting(_) | Fetch::Buffered(_) => return Ok(None),
             },
         };
-        let (columns, shared) = (columns.clone(), shared.map(|shared| shared as Arc<dyn SharedColumns>));
+        let (wanted, shared) = (columns.clone(), shared.map(|shared| shared as Arc<dyn SharedColumns>));
+        let columns = columns.clone();
         let request = DecodeRequest { columns, batch_rows: BATCH_ROWS_MAX, shared, ..DecodeRequest::default() };
         let mut decode = cluster.decode(fetched, &request)?;
         while let Some(chunk) = decode.next()? {
-            let mut batch = Some(Batch::from_arrays(chunk.columns, chunk.rows));
+            let mut batch = Some(Batch::from_arrays(in_places(scan, &wanted, chunk.columns, chunk.rows), chunk.rows));
             for filter in &scan.filters {
                 let Some(left) = batch else { break };
                 let selection = filter.select(&left)?;
@@ -204,7 +222,7 @@ fn scanned(scan: &Scan, table: Arc<dyn Table>, scans: &Arc<Scans>) -> Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::array::{AsArray, Int64Array};
     use arrow::compute::SortOptions;
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion_expr::Operator;

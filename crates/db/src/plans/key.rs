@@ -2,6 +2,7 @@
 //! planned under.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -9,13 +10,16 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use diligence_catalog::PlanningIdentity;
 use diligence_engine::plan::Needs;
 
+use super::normalized::normalized;
+use super::planned::ParsedStatement;
+
 /// Bytes of a text that is remembered, at most: longer ones are mostly constants, and do not come again.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// What a plan is remembered under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlanKey {
-    text: String,
+    text: Arc<str>,
     values: String,
     identity: PlanningIdentity,
 }
@@ -27,6 +31,16 @@ impl PlanKey {
         if text.len() > TEXT_BYTES_MAX {
             return None;
         }
+        Self::of_text(identity, normalized(text).into(), values)
+    }
+
+    /// As [`new`](Self::new), of a statement that is parsed.
+    pub fn of(identity: PlanningIdentity, parsed: &ParsedStatement, values: &[ArrayRef]) -> Option<Self> {
+        let is_short = parsed.text().len() <= TEXT_BYTES_MAX;
+        is_short.then(|| Self::of_text(identity, parsed.normalized().clone(), values)).flatten()
+    }
+
+    fn of_text(identity: PlanningIdentity, text: Arc<str>, values: &[ArrayRef]) -> Option<Self> {
         let mut rendered = String::new();
         for value in values {
             let options = FormatOptions::default().with_null("\0");
@@ -37,7 +51,7 @@ impl PlanKey {
             }
             write!(rendered, "{}:{}:{text};", value.data_type(), text.len()).ok()?;
         }
-        Some(Self { text: normalized(text), values: rendered, identity })
+        Some(Self { text, values: rendered, identity })
     }
 
     /// What the statement is planned under.
@@ -49,16 +63,19 @@ impl PlanKey {
 /// What a generic plan is remembered under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GenericKey {
-    text: String,
+    text: Arc<str>,
     types: Vec<DataType>,
     identity: PlanningIdentity,
 }
 
 impl GenericKey {
-    /// The key of a statement with parameters; `None` for one without.
-    pub fn new(key: &PlanKey, values: &[ArrayRef]) -> Option<Self> {
-        let types = values.iter().map(|value| value.data_type().clone()).collect::<Vec<_>>();
-        (!types.is_empty()).then(|| Self { text: key.text.clone(), types, identity: key.identity })
+    /// The key of a statement with parameters; `None` for one without, or one that is too long to be remembered.
+    pub fn of(identity: PlanningIdentity, parsed: &ParsedStatement, values: &[ArrayRef]) -> Option<Self> {
+        if values.is_empty() || parsed.text().len() > TEXT_BYTES_MAX {
+            return None;
+        }
+        let types = values.iter().map(|value| value.data_type().clone()).collect();
+        Some(Self { text: parsed.normalized().clone(), types, identity })
     }
 
     /// What the statement is planned under.
@@ -70,58 +87,6 @@ impl GenericKey {
     pub fn types(&self) -> &[DataType] {
         &self.types
     }
-}
-
-/// The statement without comments, with one space where there were more, and without a semicolon at its end.
-pub fn normalized(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    let mut gap = false;
-    while let Some(character) = rest.next() {
-        match character {
-            '-' if rest.peek() == Some(&'-') => {
-                for skipped in rest.by_ref() {
-                    if skipped == '\n' {
-                        break;
-                    }
-                }
-                gap = true;
-                continue;
-            }
-            c if c.is_whitespace() => {
-                gap = true;
-                continue;
-            }
-            _ => {}
-        }
-        if gap && !out.is_empty() {
-            out.push(' ');
-        }
-        gap = false;
-        out.push(character);
-        // What is in quotes stays as it is. A backslash could be an escape or not: then the text stays, which only
-        // costs hits.
-        if character == '\'' || character == '"' {
-            for quoted in rest.by_ref() {
-                out.push(quoted);
-                if quoted == '\\' {
-                    return text.to_owned();
-                }
-                if quoted == character {
-                    break;
-                }
-            }
-        } else if character == '$' || character == '/' && rest.peek() == Some(&'*') {
-            // Dollar quotes and nested comments.
-            if character == '/' || !rest.peek().is_some_and(char::is_ascii_digit) {
-                return text.to_owned();
-            }
-        }
-    }
-    if out.ends_with(';') {
-        out.pop();
-    }
-    out
 }
 
 /// A normalized statement with `?` for its constants; several in a row are one. It only has to be the same for the same
@@ -198,17 +163,5 @@ mod tests {
         assert_eq!(of("SELECT 1 WHERE x IN (1, 2,3 , 'a')"), of("SELECT  7 WHERE x IN (5)"));
         assert_eq!(of("SELECT \"a 1\", $1 FROM t"), "SELECT \"a 1\", $1 FROM t");
         assert_ne!(of("SELECT a FROM t WHERE b = 1"), of("SELECT a FROM t WHERE c = 1"));
-    }
-
-    #[test]
-    fn texts_that_differ_in_space_and_comments_are_one() {
-        assert_eq!(normalized(" SELECT  1 -- one\n FROM t ; "), "SELECT 1 FROM t ");
-        assert_eq!(normalized("SELECT 1;"), "SELECT 1");
-        assert_eq!(normalized("SELECT 'a  b', \"c  d\""), "SELECT 'a  b', \"c  d\"");
-        assert_eq!(normalized("SELECT $1   + 1"), "SELECT $1 + 1");
-        let kept = "SELECT  E'a\\'  b'";
-        assert_eq!(normalized(kept), kept);
-        let kept = "SELECT /* a  */  1";
-        assert_eq!(normalized(kept), kept);
     }
 }

@@ -18,6 +18,7 @@
 
 mod history;
 mod key;
+mod normalized;
 mod of_blocks;
 mod planned;
 
@@ -31,7 +32,8 @@ use parking_lot::Mutex;
 
 pub use history::{PlanHistory, Used};
 use key::TemplateKey;
-pub use key::{GenericKey, PlanKey, normalized};
+pub use key::{GenericKey, PlanKey};
+pub use normalized::normalized;
 pub(crate) use of_blocks::{BlockTrees, ComputedRow, KnownBlocks, Tree, Way};
 pub(crate) use planned::Source;
 pub use planned::{GenericPlan, ParsedStatement, PlannedStatement};

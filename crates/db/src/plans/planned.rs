@@ -3,7 +3,7 @@
 //! A planned query can be started again while it is current: while the relations that it was planned from are in the
 //! same state.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::array::ArrayRef;
@@ -15,22 +15,37 @@ use diligence_engine::plan::Needs;
 use diligence_sql::parse::Parsed;
 use diligence_sql::{Command, Planned, Planner, Query, Statement, kept_tables, parameter_value};
 
+use super::normalized::normalized;
+
 /// The syntax tree of a statement with its text. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ParsedStatement(Arc<(String, Parsed)>);
+pub struct ParsedStatement(Arc<ParsedText>);
+
+#[derive(Debug)]
+struct ParsedText {
+    text: String,
+    tree: Parsed,
+    /// The text, normalized, once that was asked for.
+    normalized: OnceLock<Arc<str>>,
+}
 
 impl ParsedStatement {
     pub(crate) fn new(text: &str, tree: Parsed) -> Self {
-        Self(Arc::new((text.to_owned(), tree)))
+        Self(Arc::new(ParsedText { text: text.to_owned(), tree, normalized: OnceLock::new() }))
     }
 
     /// The statement as it was written.
     pub fn text(&self) -> &str {
-        &self.0.0
+        &self.0.text
+    }
+
+    /// The text, [normalized].
+    pub(super) fn normalized(&self) -> &Arc<str> {
+        self.0.normalized.get_or_init(|| normalized(&self.0.text).into())
     }
 
     pub(crate) fn tree(&self) -> &Parsed {
-        &self.0.1
+        &self.0.tree
     }
 }
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::ids::QueryId;
+use diligence_base::waits::{Quiet, WaitWatch};
 use diligence_base::{Error, Result};
 use diligence_db::plans::{GenericKey, PlanCache, PlanHistory, PlanKey, RememberedGeneric, RememberedPlan, Used};
 use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session, SharingOffer, Short};
@@ -84,6 +85,8 @@ pub struct StatementExecution {
     runner: Arc<Runner>,
     admission: Arc<Admission>,
     measures: Arc<Measures>,
+    /// Whether short statements that read wait for a disk.
+    short_reads: Quiet,
 }
 
 /// A plan that is ready to start, and where to note what it uses.
@@ -149,7 +152,8 @@ impl StatementExecution {
         let runner = Arc::new(Runner::new(execute, write, disconnect, result_rows_max));
         let measures = Arc::new(Measures::default());
         measures.slow_from(options.slow_statement);
-        Ok(Arc::new(Self { database, parse, optimize, runner, admission, measures }))
+        let short_reads = Quiet::default();
+        Ok(Arc::new(Self { database, parse, optimize, runner, admission, measures, short_reads }))
     }
 
     /// The database.
@@ -227,7 +231,7 @@ impl StatementExecution {
         parsed: &ParsedStatement,
         given: Vec<Option<DataType>>,
     ) -> Result<Description> {
-        let key = PlanKey::new(session.planning_identity(), parsed.text(), &[]);
+        let key = PlanKey::of(session.planning_identity(), parsed, &[]);
         let wanted = key.as_ref().filter(|_| given.is_empty());
         if let Some(known) = self.current_plan(session, wanted).await? {
             return Ok(Description { schema: known.plan.schema(), ..Description::default() });
@@ -272,15 +276,25 @@ impl StatementExecution {
         allowed: Allowed,
     ) -> Result<RunningStatement> {
         let cache = self.plan_cache();
-        let key = PlanKey::new(session.planning_identity(), parsed.text(), &values);
+        let generic = GenericKey::of(session.planning_identity(), parsed, &values);
+        // What is done in no time is not looked for by its values first.
+        let is_short = generic.as_ref().is_some_and(|generic| self.is_short(generic));
+        if is_short
+            && let Some(generic) = &generic
+            && let Some(running) = self.start_generic(generic, session, asker, parsed, &values, allowed).await?
+        {
+            cache.count(true);
+            return Ok(running);
+        }
+        let key = PlanKey::of(session.planning_identity(), parsed, &values);
         if let Some(remembered) = key.as_ref().and_then(|key| cache.get(key))
             && let Some(running) = self.start_remembered(remembered, session, asker, parsed).await?
         {
             cache.count(true);
             return Ok(running);
         }
-        let generic = key.as_ref().and_then(|key| GenericKey::new(key, &values));
-        if let Some(generic) = &generic
+        if !is_short
+            && let Some(generic) = &generic
             && let Some(running) = self.start_generic(generic, session, asker, parsed, &values, allowed).await?
         {
             cache.count(true);
@@ -403,7 +417,8 @@ impl StatementExecution {
     }
 
     /// Runs a statement at once that may be short, or starts it as any other. It takes less time than to hand it to
-    /// another thread, so that is done only where it waits for a disk.
+    /// another thread, so that is done only where it waits for a disk: where it changes what is kept, and where one of
+    /// the last that read have waited.
     async fn start_short(
         &self,
         planned: PlannedStatement,
@@ -413,13 +428,21 @@ impl StatementExecution {
         (history, used): (Arc<PlanHistory>, Used),
     ) -> Result<RunningStatement> {
         let fingerprint = planned.fingerprint();
-        let own = session.clone();
-        let run = move || own.run_short(planned);
-        let short = match session.commits_at_once(false) {
-            true => run()?,
-            false => self.runner.commit(run).await?,
+        let (own, reads) = (session.clone(), planned.is_read_only());
+        let run = move || {
+            let watch = WaitWatch::begin();
+            let short = own.run_short(planned);
+            (short, watch.has_waited())
         };
-        let planned = match short {
+        let is_quiet = session.commits_at_once(false) || reads && self.short_reads.is_expected();
+        let (short, has_waited) = match is_quiet {
+            true => run(),
+            false => self.runner.commit(move || Ok(run())).await?,
+        };
+        if reads {
+            self.short_reads.note(has_waited);
+        }
+        let planned = match short? {
             Short::Done(result) => return Ok(RunningStatement::done(&self.runner, asker, result, fingerprint)),
             Short::Not(planned) => planned,
         };
@@ -436,7 +459,7 @@ impl StatementExecution {
         parsed: &ParsedStatement,
         values: Vec<ArrayRef>,
     ) -> Result<ReadyStatement> {
-        let key = PlanKey::new(session.planning_identity(), parsed.text(), &values);
+        let key = PlanKey::of(session.planning_identity(), parsed, &values);
         if let Some(RememberedPlan { plan, history, .. }) = key.as_ref().and_then(|key| self.plan_cache().get(key)) {
             let own = session.clone();
             if let Some(planned) = self.runner.compute(move || Ok(plan.renewed(&own))).await? {
@@ -454,7 +477,7 @@ impl StatementExecution {
     /// What the tables are like behind a statement, as [`PlannedStatement::fingerprint`] tells it, if its plan is
     /// remembered and that can be told at once; otherwise `None`.
     pub fn states_behind(&self, session: &Session, parsed: &ParsedStatement, values: &[ArrayRef]) -> Option<String> {
-        let key = PlanKey::new(session.planning_identity(), parsed.text(), values)?;
+        let key = PlanKey::of(session.planning_identity(), parsed, values)?;
         let states = self.plan_cache().get(&key)?.plan.states_now(session)?;
         self.plan_cache().count(true);
         Some(states)

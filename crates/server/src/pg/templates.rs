@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use diligence_base::recent::Recent;
-use diligence_db::plans::{GenericKey, PlanKey};
+use diligence_db::plans::GenericKey;
 use diligence_db::{PlanningIdentity, SqlType};
 
 use super::constants::{Apart, Constant, Place, apart};
@@ -102,8 +102,7 @@ impl PgSession {
             return Ok(None);
         }
         let Some(values) = self.values_of(&prepared, constants) else { return Ok(None) };
-        let identity = self.session.planning_identity();
-        let generic = PlanKey::new(identity, parsed.text(), &values).and_then(|key| GenericKey::new(&key, &values));
+        let generic = GenericKey::of(self.session.planning_identity(), &parsed, &values);
         let Some(generic) = generic else { return Ok(None) };
         let execution = self.service.execution().clone();
         let planning = async { Ok(execution.plan_short(&self.session, &generic, &parsed).await) };
