@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// How often in a row work must not have waited until it is expected not to.
 const QUIET_ENOUGH: u32 = 16;
@@ -53,11 +54,73 @@ impl Quiet {
     }
 }
 
+/// Work of which one piece at a time may be done on a thread that has other things to do, as long as it takes little
+/// time. Used from any thread.
+#[derive(Debug)]
+pub struct Pace {
+    running: AtomicUsize,
+    /// What the last ones took on average, in nanoseconds; the greatest number before the first.
+    average_ns: AtomicU64,
+    most: Duration,
+}
+
+impl Pace {
+    /// Of work that takes at most so long.
+    pub fn new(most: Duration) -> Self {
+        Self { running: AtomicUsize::new(0), average_ns: AtomicU64::new(u64::MAX), most }
+    }
+
+    /// A piece of work begins; it ends when this is dropped.
+    pub fn begin(&self) -> Running<'_> {
+        let is_alone = self.running.fetch_add(1, Ordering::Relaxed) == 0;
+        Running { pace: self, is_alone, since: Instant::now() }
+    }
+}
+
+/// A piece of work that runs.
+#[derive(Debug)]
+pub struct Running<'a> {
+    pace: &'a Pace,
+    is_alone: bool,
+    since: Instant,
+}
+
+impl Running<'_> {
+    /// Whether it is the only one, and is expected to take little time.
+    pub fn may_stay(&self) -> bool {
+        self.is_alone && u128::from(self.pace.average_ns.load(Ordering::Relaxed)) <= self.pace.most.as_nanos()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.pace.running.fetch_sub(1, Ordering::Relaxed);
+        let took = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX - 1);
+        let before = self.pace.average_ns.load(Ordering::Relaxed);
+        // Two at once may count as one: it is a guess.
+        let average = if before == u64::MAX { took } else { before - before / 8 + took / 8 };
+        self.pace.average_ns.store(average, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[test]
+    fn one_piece_of_quick_work_may_stay() {
+        let pace = Pace::new(Duration::from_secs(1));
+        let first = pace.begin();
+        assert!(!first.may_stay(), "nothing is known of it");
+        drop(first);
+        let one = pace.begin();
+        assert!(one.may_stay() && !pace.begin().may_stay(), "there is one already");
+        drop(one);
+        assert!(pace.begin().may_stay());
+        let slow = Pace::new(Duration::ZERO);
+        drop(slow.begin());
+        assert!(!slow.begin().may_stay());
+    }
 
     #[test]
     fn a_thread_that_sleeps_has_waited() {

@@ -46,6 +46,11 @@ impl Session {
         (!ends || self.put_off().is_done()) && self.planner().catalogs().commits_at_once(ends)
     }
 
+    /// Whether [`commit`](Self::commit) runs triggers first.
+    pub fn has_put_off(&self) -> bool {
+        !self.put_off().is_done()
+    }
+
     /// Runs triggers that were put off, and those that come meanwhile, one after the other. Fails as they do.
     fn run_put_off(&self, fits: impl Fn(&DeferredTrigger) -> bool) -> Result<()> {
         if self.put_off().is_done() {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::ids::QueryId;
-use diligence_base::waits::{Quiet, WaitWatch};
+use diligence_base::waits::{Pace, Quiet, WaitWatch};
 use diligence_base::{Error, Result};
 use diligence_db::plans::{GenericKey, PlanCache, PlanHistory, PlanKey, RememberedGeneric, RememberedPlan, Used};
 use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session, SharingOffer, Short};
@@ -77,6 +77,10 @@ impl Default for ExecutionOptions {
 /// once.
 const WRITE_THREADS: usize = 32;
 
+/// What a write takes at most, on average, that is waited for on a thread of the network: about as long as to wake
+/// another thread and to be woken by it.
+const WRITE_TIME_MAX: Duration = Duration::from_millis(1);
+
 /// The stages, and the door to the engine.
 pub struct StatementExecution {
     database: Database,
@@ -87,6 +91,8 @@ pub struct StatementExecution {
     measures: Arc<Measures>,
     /// Whether short statements that read wait for a disk.
     short_reads: Quiet,
+    /// What those take that write.
+    writes: Pace,
 }
 
 /// A plan that is ready to start, and where to note what it uses.
@@ -152,8 +158,8 @@ impl StatementExecution {
         let runner = Arc::new(Runner::new(execute, write, disconnect, result_rows_max));
         let measures = Arc::new(Measures::default());
         measures.slow_from(options.slow_statement);
-        let short_reads = Quiet::default();
-        Ok(Arc::new(Self { database, parse, optimize, runner, admission, measures, short_reads }))
+        let (short_reads, writes) = (Quiet::default(), Pace::new(WRITE_TIME_MAX));
+        Ok(Arc::new(Self { database, parse, optimize, runner, admission, measures, short_reads, writes }))
     }
 
     /// The database.
@@ -417,8 +423,8 @@ impl StatementExecution {
     }
 
     /// Runs a statement at once that may be short, or starts it as any other. It takes less time than to hand it to
-    /// another thread, so that is done only where it waits for a disk: where it changes what is kept, and where one of
-    /// the last that read have waited.
+    /// another thread, so that is done only where it may wait for a disk for longer, or others wait as well: then they
+    /// are synced together.
     async fn start_short(
         &self,
         planned: PlannedStatement,
@@ -434,10 +440,12 @@ impl StatementExecution {
             let short = own.run_short(planned);
             (short, watch.has_waited())
         };
-        let is_quiet = session.commits_at_once(false) || reads && self.short_reads.is_expected();
-        let (short, has_waited) = match is_quiet {
-            true => run(),
-            false => self.runner.commit(move || Ok(run())).await?,
+        let (short, has_waited) = if session.commits_at_once(false) || reads && self.short_reads.is_expected() {
+            run()
+        } else if reads {
+            self.runner.commit(move || Ok(run())).await?
+        } else {
+            self.written(move || Ok(run())).await?
         };
         if reads {
             self.short_reads.note(has_waited);
@@ -567,6 +575,12 @@ impl StatementExecution {
         Ok(started.map(|started| RunningStatement::new(&self.runner, asker, started, admitted, passed, history)))
     }
 
+    /// Has work done that waits for a disk until it is written: here, if it is the only one and the disk is quick.
+    async fn written<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let running = self.writes.begin();
+        if running.may_stay() { work() } else { self.runner.commit(work).await }
+    }
+
     /// Makes the changes of a session's transaction everybody's. Fails as [`Session::commit`] does; then nothing of
     /// them is there.
     pub async fn commit(&self, session: &Session) -> Result<()> {
@@ -574,7 +588,11 @@ impl StatementExecution {
             return session.commit();
         }
         let own = session.clone();
-        self.runner.commit(move || own.commit()).await
+        match session.has_put_off() {
+            // Triggers take their own time.
+            true => self.runner.commit(move || own.commit()).await,
+            false => self.written(move || own.commit()).await,
+        }
     }
 
     /// Has something computed that belongs to delivering results or taking data in. Fails with the error of the work,

@@ -533,7 +533,7 @@ impl PgSession {
     }
 
     /// Has functions about the session know how a transaction is that begins otherwise than others.
-    fn tell_mode(&self) {
+    fn tell_mode(&mut self) {
         let settings = &self.settings;
         let usual = (settings.isolation(), !settings.is_read_only(), settings.is_deferrable());
         if (self.isolation, self.writes, self.is_deferrable) != usual {

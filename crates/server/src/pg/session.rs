@@ -74,6 +74,8 @@ pub(super) struct PgSession {
     pub(super) isolation: Isolation,
     /// Whether a statement of the block has seen something.
     pub(super) has_seen: bool,
+    /// Whether functions about the session were told of the block, or of what has changed in it.
+    told_in_block: bool,
     /// Whether a statement is done only when something else is, and what is to be said of it then.
     holds_completion: bool,
     held_completion: Option<String>,
@@ -138,6 +140,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         is_deferrable: false,
         isolation: Isolation::default(),
         has_seen: false,
+        told_in_block: false,
         holds_completion: false,
         held_completion: None,
         changes: Changes::default(),
@@ -235,7 +238,8 @@ impl PgSession {
     }
 
     /// What functions about the client answer, and listings show, from now on.
-    pub(super) fn tell_facts(&self) {
+    pub(super) fn tell_facts(&mut self) {
+        self.told_in_block |= self.block != Block::None;
         self.entry.is_called(&self.settings.get("application_name").unwrap_or_default());
         self.outbox.tell_from(&self.settings.get("client_min_messages").unwrap_or_default());
         let mut settings = self.settings.all();
@@ -825,7 +829,10 @@ impl PgSession {
     fn leave_block(&mut self, is_committed: bool) {
         (self.block, self.block_began, self.is_implicit) = (Block::None, None, false);
         let undone = self.changes.end(is_committed);
-        self.undo(undone);
+        // What the engine takes back of its own is noticed behind the statement.
+        if std::mem::take(&mut self.told_in_block) || !undone.is_empty() {
+            self.undo(undone);
+        }
         self.portals.clear();
         self.end_cursors(is_committed);
     }

@@ -1,7 +1,8 @@
 //! Settings of a session's statements, and SET. Their values are kept as DataFusion's options, with which its functions
 //! and the writers of files are called.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use datafusion_common::config::ConfigOptions;
 use diligence_base::limits::PARQUET_ROW_GROUP_ROWS;
@@ -103,12 +104,14 @@ pub struct PlannerOption {
 impl Planner {
     /// The settings with their values.
     pub fn settings(&self) -> Vec<PlannerOption> {
+        static BUILT_IN: LazyLock<HashMap<String, String>> = LazyLock::new(|| values_of(&built_in()));
         let session = self.session();
-        let built_in = built_in();
+        let values = values_of(&session.options);
+        let value_in = |values: &HashMap<String, String>, key: &str| values.get(key).cloned().unwrap_or_default();
         let settings = SETTINGS.iter().map(|(name, key, description)| PlannerOption {
             name,
-            value: value_of(&session.options, key),
-            default: value_of(&built_in, key),
+            value: value_in(&values, key),
+            default: value_in(&BUILT_IN, key),
             description,
         });
         let path = PlannerOption {
@@ -290,8 +293,9 @@ fn truth(given: &str) -> Option<bool> {
     }
 }
 
-fn value_of(options: &ConfigOptions, key: &str) -> String {
-    options.entries().into_iter().find(|entry| entry.key == key).and_then(|entry| entry.value).unwrap_or_default()
+/// The values of options by their keys. To list them takes longer than a short statement does.
+fn values_of(options: &ConfigOptions) -> HashMap<String, String> {
+    options.entries().into_iter().filter_map(|entry| Some((entry.key, entry.value?))).collect()
 }
 
 pub(super) fn setting_name(name: &ast::ObjectName) -> String {
