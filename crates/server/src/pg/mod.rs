@@ -5,6 +5,9 @@
 //! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not
 //! take stays in its own buffers.
 
+mod alike;
+#[cfg(test)]
+mod alike_tests;
 mod constants;
 pub(crate) mod copied_file;
 mod copy;
@@ -25,8 +28,6 @@ mod run;
 mod session;
 mod startup;
 mod templates;
-#[cfg(test)]
-mod templates_tests;
 #[cfg(test)]
 mod tests;
 mod trouble;
