@@ -77,6 +77,11 @@ fn meant_by_duckdb(name: &str, function: &Function) -> Option<Function> {
             }
             Some(meant)
         }
+        ("count_star", []) => {
+            let mut meant = function.clone();
+            meant.name = ObjectName::from(vec![Ident::new("count")]);
+            Some(meant)
+        }
         _ => None,
     }
 }
