@@ -22,9 +22,8 @@ impl Text<'_> {
             around = (around.0 - 1, around.1 + 1);
         }
         let has_field = around.0 < begin && *self.token(around.1 + 1) == Token::Period;
-        let is_key = around.0 > 1
-            && self.is(around.0 - 1, "BY")
-            && self.is_any(around.0 - 2, &["GROUP", "ORDER", "PARTITION"]);
+        let is_key =
+            around.0 > 1 && self.is(around.0 - 1, "BY") && self.is_any(around.0 - 2, &["GROUP", "ORDER", "PARTITION"]);
         if !has_field && !is_key && !self.is_operand(around.0, around.1) {
             return;
         }

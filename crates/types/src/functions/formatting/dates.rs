@@ -644,7 +644,10 @@ fn is_of_zone(name: &str) -> bool {
 
 fn is_of_clock(name: &str) -> bool {
     let is_half = matches!(name, "AM" | "PM" | "A.M." | "P.M.");
-    is_half || matches!(name, "HH" | "HH12" | "HH24" | "MI" | "MS" | "US") || name.starts_with("SS") || name.starts_with("FF")
+    is_half
+        || matches!(name, "HH" | "HH12" | "HH24" | "MI" | "MS" | "US")
+        || name.starts_with("SS")
+        || name.starts_with("FF")
 }
 
 /// Declares the functions.

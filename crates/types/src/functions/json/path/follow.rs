@@ -356,9 +356,7 @@ impl Follower<'_> {
             (_, Json::Null) => Json::Text("null".to_owned()),
             (_, Json::Boolean(_)) => Json::Text("boolean".to_owned()),
             (_, Json::Number(_)) => Json::Text("number".to_owned()),
-            (_, Json::Text(text)) => {
-                Json::Text(Moment::held(text).map_or("string", Moment::type_name).to_owned())
-            }
+            (_, Json::Text(text)) => Json::Text(Moment::held(text).map_or("string", Moment::type_name).to_owned()),
             (_, Json::Array(_)) => Json::Text("array".to_owned()),
             (_, Json::Object(_)) => Json::Text("object".to_owned()),
         })
