@@ -338,10 +338,10 @@ impl Follower<'_> {
             (PathStep::Method(name), value) => method(name, value, out)?,
             (PathStep::Datetime(template), Json::Array(items)) if self.is_lax => {
                 for item in items {
-                    out.push(moment(item, Some(template))?);
+                    out.push(moment(item, Some(template.as_str()))?);
                 }
             }
-            (PathStep::Datetime(template), value) => out.push(moment(value, Some(template))?),
+            (PathStep::Datetime(template), value) => out.push(moment(value, Some(template.as_str()))?),
         }
         Ok(())
     }

@@ -190,7 +190,7 @@ fn iso_days(text: &str) -> Option<i64> {
     let year = digits(parts.next()?, 6)?;
     let (month, day) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
     let told = Day { year, month, day };
-    let is_right = parts.next().is_none() && year > 0 && (1..=12).contains(&month);
+    let is_right = parts.next().is_none() && (1..290_000).contains(&year) && (1..=12).contains(&month);
     (is_right && (1..=told.month_length()).contains(&day)).then(|| told.days())
 }
 
