@@ -78,9 +78,10 @@ fn meant_by_duckdb(name: &str, function: &Function) -> Option<Function> {
             }
             Some(meant)
         }
-        ("count_star", []) => {
+        ("count_star" | "rank_dense", []) => {
             let mut meant = function.clone();
-            meant.name = ObjectName::from(vec![Ident::new("count")]);
+            let name = if name == "count_star" { "count" } else { "dense_rank" };
+            meant.name = ObjectName::from(vec![Ident::new(name)]);
             Some(meant)
         }
         _ => None,
