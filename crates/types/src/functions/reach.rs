@@ -1,8 +1,8 @@
 //! How far matches of PostgreSQL's regular expressions reach (manual, section 9.7.3.5): as far as any match that begins
 //! there, or, where the first quantifier of a pattern is a short one, no further than the nearest.
 //!
-//! The `regex` crate finds where the first match begins, which is the same. It takes the first alternative that fits, so
-//! the end is looked for by an automaton that knows all matches, and the groups within these borders.
+//! The `regex` crate finds where the first match begins, which is the same. It takes the first alternative that fits,
+//! so the end is looked for by an automaton that knows all matches, and the groups within these borders.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
