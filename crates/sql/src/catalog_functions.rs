@@ -10,9 +10,9 @@ use crate::formulas;
 /// Functions as expressions of their arguments. What is not here is never there, or always so. `@PATH@` and `@HIDDEN@`
 /// stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 77] = [
+const FUNCTIONS: [(&str, &str); 91] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
-    ("current_database", "'diligence'"),
+    ("current_database", "CAST('diligence' AS NAME)"),
     ("current_query", "(SELECT max(_a.query) FROM pg_catalog.pg_stat_activity _a WHERE _a.pid = pg_backend_pid())"),
     ("getdatabaseencoding", "CAST('UTF8' AS NAME)"),
     ("inet_client_addr", "CAST(NULL AS INET)"),
@@ -38,13 +38,17 @@ const FUNCTIONS: [(&str, &str); 77] = [
     ("pg_blocking_pids", "COALESCE((SELECT array_agg(_w.blocking_pid) FROM pg_catalog.pg_lock_waits _w WHERE _w.waiting_pid = $1), \
       CAST('{}' AS INTEGER[]))"),
     ("pg_char_to_encoding", "6"),
-    ("pg_client_encoding", "'UTF8'"),
+    ("pg_client_encoding", "CAST('UTF8' AS NAME)"),
     ("pg_collation_is_visible", "true"),
+    ("pg_column_compression", "CAST(NULL AS TEXT)"),
     ("pg_conf_load_time", "now()"),
     ("pg_conversion_is_visible", "true"),
+    ("pg_current_wal_insert_lsn", "'0/0'"),
+    ("pg_current_wal_lsn", "'0/0'"),
     ("pg_current_xact_id", "CAST(1 AS BIGINT)"),
+    ("pg_current_xact_id_if_assigned", "CAST(NULL AS BIGINT)"),
     ("pg_database_size", "COALESCE((SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s), CAST(0 AS BIGINT))"),
-    ("pg_encoding_to_char", "'UTF8'"),
+    ("pg_encoding_to_char", "CAST('UTF8' AS NAME)"),
     ("pg_function_is_visible", "COALESCE((SELECT bool_or(_r.routine_schema IN (@PATH@) AND _r.routine_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), true)"),
     ("pg_get_constraintdef", "(SELECT max(CASE WHEN _c.referred_schema IN (@PATH@) AND _c.referred_oid NOT IN (@HIDDEN@) \
@@ -56,10 +60,13 @@ const FUNCTIONS: [(&str, &str); 77] = [
     ("pg_get_function_sqlbody", "(SELECT max(_r.routine_body) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
     ("pg_get_functiondef", "(SELECT max(_r.routine_text) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
     ("pg_get_indexdef", "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i WHERE _i.index_oid = $1 AND _i.index_part = 0)"),
+    ("pg_get_partition_constraintdef", "CAST(NULL AS TEXT)"),
     ("pg_get_partkeydef", "CAST(NULL AS TEXT)"),
     ("pg_get_ruledef", "CAST(NULL AS TEXT)"),
     ("pg_get_serial_sequence", "(SELECT max(_s.serial_sequence) FROM pg_catalog.pg_serials _s WHERE _s.serial_table = CAST($1 AS REGCLASS) AND _s.serial_column = $2)"),
+    ("pg_get_statisticsobjdef", "CAST(NULL AS TEXT)"),
     ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
+    ("pg_get_statisticsobjdef_expressions", "CAST(NULL AS TEXT[])"),
     ("pg_get_triggerdef", "(SELECT max(_t.trigger_text) FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)"),
     ("pg_get_userbyid", "COALESCE((SELECT max(_r.role_name) FROM pg_catalog.pg_role_names _r WHERE _r.role_oid = $1), \
       'unknown (OID=' || $1 || ')')"),
@@ -70,12 +77,18 @@ const FUNCTIONS: [(&str, &str); 77] = [
     ("pg_is_in_recovery", "false"),
     ("pg_is_other_temp_schema", "false"),
     ("pg_jit_available", "false"),
+    ("pg_last_wal_receive_lsn", "CAST(NULL AS TEXT)"),
+    ("pg_last_wal_replay_lsn", "CAST(NULL AS TEXT)"),
+    ("pg_last_xact_replay_timestamp", "CAST(NULL AS TIMESTAMPTZ)"),
     ("pg_my_temp_schema", "CAST(0 AS BIGINT)"),
     ("pg_opclass_is_visible", "true"),
     ("pg_operator_is_visible", "true"),
     ("pg_opfamily_is_visible", "true"),
     ("pg_partition_ancestors", "CAST(NULL AS BIGINT)"),
+    ("pg_partition_root", "CAST(NULL AS REGCLASS)"),
     ("pg_postmaster_start_time", "now()"),
+    ("pg_relation_filenode", "CAST(CAST($1 AS REGCLASS) AS OID)"),
+    ("pg_relation_filepath", "'base/1/' || CAST(CAST(CAST($1 AS REGCLASS) AS OID) AS TEXT)"),
     ("pg_relation_is_publishable", "false"),
     ("pg_relation_size", "(SELECT CAST(sum(_s.size_bytes) AS BIGINT) FROM pg_catalog.pg_relation_sizes _s WHERE _s.size_of = CAST($1 AS REGCLASS))"),
     ("pg_reload_conf", "true"),
@@ -107,6 +120,7 @@ const FUNCTIONS: [(&str, &str); 77] = [
     ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_whole = lower($1) \
       OR _t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@) AND _t.type_name = lower($1) OR _t.type_sql_name = CASE lower($1) WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'float' THEN 'double precision' WHEN 'char' THEN 'character' ELSE $1 END)"),
     ("txid_current", "CAST(1 AS BIGINT)"),
+    ("txid_current_if_assigned", "CAST(NULL AS BIGINT)"),
     ("uuid_nil", "CAST('00000000-0000-0000-0000-000000000000' AS UUID)"),
     ("uuid_ns_dns", "CAST('6ba7b810-9dad-11d1-80b4-00c04fd430c8' AS UUID)"),
     ("uuid_ns_oid", "CAST('6ba7b812-9dad-11d1-80b4-00c04fd430c8' AS UUID)"),

@@ -4,8 +4,9 @@ use diligence_base::Result;
 use sqlparser::ast::Expr;
 
 /// Names, numbers of arguments, and expressions of `$1`, `$2`, …, in the order of the names.
-const FORMULAS: [(&str, usize, &str); 12] = [
+const FORMULAS: [(&str, usize, &str); 15] = [
     ("ago", 1, "now() - CAST($1 AS interval)"),
+    ("constant_or_null", 2, "CASE WHEN $2 IS NOT NULL THEN $1 END"),
     ("current_connection_id", 0, "CAST(pg_backend_pid() AS BIGINT)"),
     ("current_localtime", 0, "localtime"),
     ("current_localtimestamp", 0, "localtimestamp"),
@@ -15,6 +16,8 @@ const FORMULAS: [(&str, usize, &str); 12] = [
     ("fdiv", 2, "floor(CAST($1 AS DOUBLE PRECISION) / CAST($2 AS DOUBLE PRECISION))"),
     ("get_current_time", 0, "localtime"),
     ("in_search_path", 2, "$2 = ANY(current_schemas(true))"),
+    ("switch", 2, "map_extract_value($2, $1)"),
+    ("switch", 3, "CASE WHEN map_contains($2, $1) THEN map_extract_value($2, $1) ELSE $3 END"),
     ("timezone_hour", 1, "CAST(date_part('timezone_hour', CAST($1 AS timestamptz)) AS BIGINT)"),
     ("timezone_minute", 1, "CAST(date_part('timezone_minute', CAST($1 AS timestamptz)) AS BIGINT)"),
 ];

@@ -18,7 +18,7 @@ pub struct EnumType {
     pub array_oid: u32,
     /// Its schema, if it is not the one that needs no name.
     pub schema: Option<String>,
-    /// Its name.
+    /// Its name; empty if it is written with its labels.
     pub name: String,
     /// Its values, in their order.
     pub labels: Vec<String>,
@@ -29,7 +29,25 @@ const PART: char = '\u{1}';
 /// What that text begins with.
 const HEAD: &str = "enum\u{1}";
 
+/// The numbers of text and of its arrays, as which clients know enums without a name.
+const TEXT_OIDS: (u32, u32) = (25, 1009);
+
 impl EnumType {
+    /// An enum without a name, which is written with its labels: `ENUM('a', 'b')`. Fails with 42710 for a label that is
+    /// there twice, and 22023 for one that cannot be noted.
+    pub fn inline(labels: Vec<String>) -> Result<Self> {
+        for (place, label) in labels.iter().enumerate() {
+            if labels[..place].contains(label) {
+                return Err(Error::input(format!("enum label \"{label}\" used more than once")).with_code("42710"));
+            }
+            if !Self::can_note(label) {
+                return Err(Error::input(format!("invalid enum label \"{label}\"")).with_code("22023"));
+            }
+        }
+        let (oid, array_oid) = TEXT_OIDS;
+        Ok(Self { oid, array_oid, schema: None, name: String::new(), labels })
+    }
+
     /// The place of a label.
     pub fn place(&self, label: &str) -> Option<usize> {
         self.labels.iter().position(|known| known == label)
@@ -86,6 +104,10 @@ impl EnumType {
 
 impl fmt::Display for EnumType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            let labels = self.labels.iter().map(|label| format!("'{}'", label.replace('\'', "''")));
+            return write!(f, "ENUM({})", labels.collect::<Vec<_>>().join(", "));
+        }
         if let Some(schema) = &self.schema {
             write!(f, "{}.", quoted(schema))?;
         }

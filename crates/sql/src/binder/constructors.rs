@@ -61,6 +61,10 @@ impl Binder<'_> {
             let error = Error::input("cannot determine type of empty array").with_code("42P18");
             return Err(error.with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]"));
         }
+        if array.named && lengths(&array.elem).is_none() {
+            let message = "multidimensional arrays must have array expressions with matching dimensions";
+            return Err(Error::input(message).with_code("2202E"));
+        }
         let elements = self.scalars(&array.elem, level)?;
         self.array(if array.named { self.with_own_digits(elements)? } else { elements })
     }
@@ -94,4 +98,20 @@ impl Binder<'_> {
         let (elements, common) = self.in_common(elements, "ARRAY")?;
         Ok(Scalar::Array { elements, sql_type: SqlType::array_of(common) })
     }
+}
+
+/// The lengths of arrays that are written within each other, beside those of others; `None` if they differ.
+fn lengths(elements: &[Expr]) -> Option<Vec<usize>> {
+    let of_element = |element: &Expr| match element {
+        Expr::Array(array) => lengths(&array.elem).map(|mut inner| {
+            inner.insert(0, array.elem.len());
+            inner
+        }),
+        _ => Some(vec![]),
+    };
+    let are_arrays = elements.iter().all(|element| matches!(element, Expr::Array(_)));
+    let mut all = elements.iter().filter(|_| are_arrays).map(of_element);
+    let Some(first) = all.next() else { return Some(vec![]) };
+    let first = first?;
+    all.all(|other| other.as_ref() == Some(&first)).then_some(first)
 }

@@ -15,6 +15,7 @@ use sqlparser::ast::{
 };
 
 use super::aggregates::is_other_form;
+use super::common_types::common_of;
 use super::operators::dimensions;
 use super::row_functions::{LISTENING, ROW_FUNCTIONS};
 use super::scope::Level;
@@ -75,6 +76,12 @@ fn meant_by_duckdb(name: &str, function: &Function) -> Option<Function> {
             {
                 *data_type = WrittenType::BitVarying(None);
             }
+            Some(meant)
+        }
+        ("count_star" | "rank_dense", []) => {
+            let mut meant = function.clone();
+            let name = if name == "count_star" { "count" } else { "dense_rank" };
+            meant.name = ObjectName::from(vec![Ident::new(name)]);
             Some(meant)
         }
         _ => None,
@@ -162,6 +169,10 @@ impl Binder<'_> {
             && dimensions(&one.sql_type()) != dimensions(&other.sql_type())
         {
             return self.operator("||", arguments);
+        }
+        if matches!(name, "greatest" | "least") {
+            let types = arguments.iter().map(Scalar::sql_type).collect::<Vec<_>>();
+            common_of(&types, &name.to_uppercase())?;
         }
         // Where no rows may stand, DuckDB's function of the name is meant.
         if name == "regexp_matches" && !has_place_for_rows(level) {

@@ -108,6 +108,11 @@ impl Binder<'_> {
             let is_nearest = is_asof && index + 1 == using.len();
             let comparison = if is_nearest { Comparison::GreaterOrEqual } else { Comparison::Equal };
             let equal = self.compare(comparison, left_column.scalar(), right_column.scalar());
+            let types = [left_column.sql_type.clone(), right_column.sql_type.clone()];
+            let equal = equal.map_err(|error| match common_of(&types, "JOIN/USING") {
+                Err(unmatched) if error.code() == Some("42883") => unmatched,
+                _ => error,
+            });
             conditions.push(equal.map_err(|error| placed(error, || name_place(name)))?);
             let shown = (left_shown, left.shifted(right_shown));
             merged.push(MergedPair { left: left_column.clone(), right: right_column.clone(), shown });

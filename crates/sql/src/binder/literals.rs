@@ -3,12 +3,14 @@
 use arrow::datatypes::{IntervalMonthDayNano, i256};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
+use diligence_types::enum_type::EnumType;
 use diligence_types::functions::has_function;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::{OidKind, RecordField};
 use diligence_types::{SqlType, text};
 use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, DateTimeField, ExactNumberInfo, Expr, Interval, TimezoneInfo, Value,
+    ArrayElemTypeDef, CharacterLength, DataType, DateTimeField, EnumMember, ExactNumberInfo, Expr, Interval,
+    TimezoneInfo, Value,
 };
 
 use super::{Binder, normalized, place, placed, unsupported};
@@ -241,7 +243,11 @@ impl Binder<'_> {
         let unit = interval.last_field.as_ref().or(interval.leading_field.as_ref());
         let is_number = text.trim().parse::<f64>().is_ok();
         let text = match unit {
-            Some(unit) if is_number => format!("{} {}", text.trim(), unit_name(unit)?),
+            Some(unit) if is_number => {
+                let (name, times) = unit_name(unit)?;
+                let number = text.trim().parse::<f64>().unwrap_or_default() * f64::from(times);
+                if times == 1 { format!("{} {name}", text.trim()) } else { format!("{number} {name}") }
+            }
             Some(unit) => with_fields(&text, interval.leading_field.as_ref(), unit),
             None => text,
         };
@@ -261,7 +267,8 @@ impl Binder<'_> {
     fn computed_interval(&self, interval: &Interval, level: &super::Level<'_>) -> Result<Scalar> {
         let value = self.scalar(&interval.value, level)?;
         let Some(unit) = &interval.leading_field else { return self.explicit(value, &SqlType::Interval, false) };
-        let one = text::parse(&format!("1 {}", unit_name(unit)?), &SqlType::Interval, self.context.zone())?;
+        let (name, times) = unit_name(unit)?;
+        let one = text::parse(&format!("{times} {name}"), &SqlType::Interval, self.context.zone())?;
         let one = Scalar::Constant(Constant { value: one, sql_type: SqlType::Interval });
         let count = self.explicit(value, &SqlType::Double, false)?;
         self.operator("*", vec![count, one])
@@ -298,6 +305,13 @@ impl Binder<'_> {
                 return Ok(SqlType::Record(fields.iter().enumerate().map(field).collect::<Result<_>>()?));
             }
             DataType::Nullable(inner) | DataType::LowCardinality(inner) => return self.sql_type(inner),
+            DataType::Enum(members, None) => {
+                let labels = members.iter().filter_map(|member| match member {
+                    EnumMember::Name(label) => Some(label.clone()),
+                    EnumMember::NamedValue(..) => None,
+                });
+                return EnumType::inline(labels.collect()).map(|one| SqlType::Enum(std::sync::Arc::new(one)));
+            }
             DataType::Custom(name, modifiers) => {
                 let last = name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
                 let numbers = modifiers.iter().map(|modifier| modifier.trim().parse::<i32>().ok());
@@ -512,11 +526,12 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
     }
 }
 
-/// The unit of a number in an interval.
-fn unit_name(field: &DateTimeField) -> Result<&'static str> {
-    Ok(match field {
+/// The unit of a number in an interval, and how many of it the number counts.
+fn unit_name(field: &DateTimeField) -> Result<(&'static str, u8)> {
+    let name = match field {
         DateTimeField::Year | DateTimeField::Years => "years",
         DateTimeField::Month | DateTimeField::Months => "months",
+        DateTimeField::Quarter => return Ok(("months", 3)),
         DateTimeField::Week(_) | DateTimeField::Weeks => "weeks",
         DateTimeField::Day | DateTimeField::Days => "days",
         DateTimeField::Hour | DateTimeField::Hours => "hours",
@@ -528,7 +543,8 @@ fn unit_name(field: &DateTimeField) -> Result<&'static str> {
         DateTimeField::Century => "centuries",
         DateTimeField::Millenium | DateTimeField::Millennium => "millennia",
         other => return Err(Error::input(format!("an interval has no field {other}")).with_code("22007")),
-    })
+    };
+    Ok((name, 1))
 }
 
 /// A text of several fields, as the reader of intervals takes it: `'1:30' MINUTE TO SECOND` is no hours and minutes.

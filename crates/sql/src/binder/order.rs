@@ -152,7 +152,11 @@ impl Binder<'_> {
         let mut keys = Vec::with_capacity(all.len());
         for written in all {
             let position = item_at(&written.expr, "ORDER BY", columns.len())?;
-            let found = match &written.expr {
+            let mut expression = &written.expr;
+            while let Expr::Nested(inner) = expression {
+                expression = inner;
+            }
+            let found = match expression {
                 _ if position.is_some() => position.and_then(|position| columns.get(position)),
                 Expr::Identifier(name) => {
                     let wanted = normalized(name);
@@ -167,7 +171,11 @@ impl Binder<'_> {
             };
             let scalar = match found {
                 Some(column) => column.scalar(),
-                // Over the columns of the result, which PostgreSQL refuses.
+                None if !matches!(expression, Expr::Collate { .. }) => {
+                    let error = Error::input("invalid UNION/INTERSECT/EXCEPT ORDER BY clause").with_code("0A000");
+                    let hint = "add the expression to every SELECT, or put the set operation into FROM";
+                    return Err(placed(error.with_hint(hint), || place(&written.expr)));
+                }
                 None => {
                     let withs = Withs::default();
                     let names = Namespace::of(super::scope::Source::new(None, columns.clone()));

@@ -9,7 +9,7 @@ use super::scope::Level;
 pub(crate) const LISTENING: &str = "pg_listening_channels";
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
-pub(super) const ROW_FUNCTIONS: [&str; 25] = [
+pub(super) const ROW_FUNCTIONS: [&str; 26] = [
     "generate_series",
     "generate_subscripts",
     "json_array_elements",
@@ -24,6 +24,7 @@ pub(super) const ROW_FUNCTIONS: [&str; 25] = [
     "jsonb_each_text",
     "jsonb_object_keys",
     "jsonb_path_query",
+    "jsonb_path_query_tz",
     "pg_expandarray",
     "_pg_expandarray",
     LISTENING,

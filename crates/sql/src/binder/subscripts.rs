@@ -47,12 +47,17 @@ fn gives_list(function: &Function) -> bool {
     name.starts_with("list_") || LIST_FUNCTIONS.contains(&name.as_str())
 }
 
-/// Whether an expression is a list as only DuckDB writes it: `[1, 2]`, `string_split(a, ',')`.
-fn is_list_of_duckdb(expression: &Expr) -> bool {
+/// Whether an expression in front of a subscript is a list as only DuckDB writes it: `[1, 2]`, `string_split(a, ',')`,
+/// and any call that is not in parentheses.
+fn is_list_of_duckdb(root: &Expr) -> bool {
+    matches!(root, Expr::Function(_) | Expr::Array(_)) || is_list(root)
+}
+
+fn is_list(expression: &Expr) -> bool {
     match expression {
         Expr::Array(array) => !array.named,
         Expr::Function(function) => gives_list(function),
-        Expr::Nested(inner) => is_list_of_duckdb(inner),
+        Expr::Nested(inner) => is_list(inner),
         _ => false,
     }
 }

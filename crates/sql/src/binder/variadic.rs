@@ -13,7 +13,7 @@ use crate::algebra::{Constant, Scalar};
 use crate::parse::VARIADIC_ARRAY;
 
 /// Functions with nothing before VARIADIC.
-const ALONE: [&str; 3] = ["jsonb_build_array", "num_nonnulls", "num_nulls"];
+const ALONE: [&str; 4] = ["concat", "jsonb_build_array", "num_nonnulls", "num_nulls"];
 
 impl Binder<'_> {
     /// A call such as `format(pattern, VARIADIC array)` or `jsonb_extract_path(doc, VARIADIC path)` of an array that is
@@ -64,6 +64,7 @@ impl Binder<'_> {
             ("jsonb_extract_path_text", Some(from)) => {
                 self.operator("#>>", vec![document(from, SqlType::Jsonb)?, texts(array)?])?
             }
+            ("concat", None) => self.call("array_to_string", vec![array, Scalar::Constant(Constant::text(""))])?,
             ("jsonb_build_array", None) => self.call("to_jsonb", vec![array])?,
             ("num_nonnulls", None) => without_nulls(array)?,
             ("num_nulls", None) => {

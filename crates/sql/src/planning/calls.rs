@@ -16,6 +16,12 @@ pub(super) fn is_do(call: &ast::Function) -> bool {
     matches!(call.name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value == DO))
 }
 
+/// Whether CALL is of one of DuckDB's functions that give rows, such as `pragma_table_info('t')`.
+pub(super) fn gives_rows(call: &ast::Function) -> bool {
+    let of_duckdb = |name: &str| name.starts_with("pragma_") || name.starts_with("duckdb_");
+    matches!(call.name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| of_duckdb(&name.value)))
+}
+
 /// What DO does. Fails with 0A000 for a language without such blocks, and as the block is read.
 pub(super) fn do_block(call: &ast::Function) -> Result<Statement> {
     let texts = match &call.args {

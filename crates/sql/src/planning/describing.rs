@@ -35,6 +35,16 @@ struct Described {
 }
 
 impl Around<'_> {
+    /// The table that SHOW of a name means, which is no setting.
+    pub(super) fn shown_table(&self, words: &[ast::Ident]) -> Option<ObjectName> {
+        let [word] = words else { return None };
+        let is_setting = self.planner.settings().iter().any(|setting| word.value.eq_ignore_ascii_case(setting.name));
+        let name = ObjectName::from(vec![word.clone()]);
+        let found = self.relation_name(&name).ok().and_then(|name| self.at.snapshot.get(&name));
+        let is_table = matches!(found, Some(Resolved::Object(_)));
+        (is_table && !is_setting).then_some(name)
+    }
+
     /// DESCRIBE of a table. Fails as selecting from it does.
     pub(super) fn describe_table(&self, name: &ObjectName) -> Result<BoundStatement> {
         let bound = binder::bind_query(&CopySource::Relation(name.clone(), Vec::new()).query()?, self)?;
@@ -129,6 +139,12 @@ impl Around<'_> {
             [server, schema] if self.server(server).is_some() => Ok((there(server), of_schema(schema))),
             _ => Err(no_schema(&parts.join("."))),
         }
+    }
+
+    /// CALL of a function that gives rows: all of them. Fails as selecting from it does.
+    pub(super) fn rows_of_call(&self, call: &ast::Function) -> Result<BoundStatement> {
+        let query = crate::parse::query(&format!("SELECT * FROM {call}"))?;
+        binder::bind_query(&query, self).map(BoundStatement::Query)
     }
 
     /// SHOW SCHEMAS.

@@ -211,6 +211,10 @@ impl Around<'_> {
             {
                 self.describe_query(statement)
             }
+            ast::Statement::ShowVariable { variable } => match self.shown_table(variable) {
+                Some(table) => self.describe_table(&table),
+                None => other(self.planner.session_statement(statement)?),
+            },
             ast::Statement::ShowTables { show_options, .. } => self.show_tables(show_options),
             ast::Statement::ShowSchemas { .. } => self.show_schemas(),
             ast::Statement::Update(update) => self.update(update, None),
@@ -246,6 +250,7 @@ impl Around<'_> {
                 Some(maintenance) => other(maintenance),
                 None if authority::is_one(call) => self.authority(call),
                 None if calls::is_do(call) => other(calls::do_block(call)?),
+                None if calls::gives_rows(call) => self.rows_of_call(call),
                 None => other(self.call(call)?),
             },
             _ => other(self.planner.session_statement(statement)?),

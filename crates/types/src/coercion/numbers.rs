@@ -220,9 +220,15 @@ fn from_numeric<T: Decimal>(cast: &Cast<'_>, array: &ArrayRef, scale: i8) -> Res
         SqlType::BigInt => {
             cast.each::<T, Int64Type>(array, |value| i64::try_from(integer(value)?).map_err(|_| out_of_range(cast)))
         }
-        SqlType::Real => {
-            cast.all::<T, Float32Type>(array, |value| text_of(T::wide(value), scale).parse().unwrap_or(f32::INFINITY))
-        }
+        SqlType::Real => cast.each::<T, Float32Type>(array, |value| {
+            let text = text_of(T::wide(value), scale);
+            let real = text.parse().unwrap_or(f32::INFINITY);
+            let is_lost = real.is_infinite() || real == 0.0 && T::wide(value) != i256::ZERO;
+            if is_lost {
+                return Err(Error::input(format!("\"{text}\" is out of range for type real")).with_code("22003"));
+            }
+            Ok(real)
+        }),
         SqlType::Double => cast.all::<T, Float64Type>(array, |value| double_of(T::wide(value), scale)),
         SqlType::Numeric(digits) => {
             let target = Target::of(*digits);

@@ -375,6 +375,7 @@ fn built(catalog: &mut Catalog) {
         "array_prepend(anycompatible, anycompatiblearray) -> anycompatiblearray",
         "array_cat(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
         "array_concat(variadic anycompatiblearray) -> anycompatiblearray",
+        "list_cat(variadic anycompatiblearray) -> anycompatiblearray",
         "list_concat(variadic anycompatiblearray) -> anycompatiblearray",
         "||(anycompatiblearray, anycompatible) -> anycompatiblearray",
         "||(anycompatible, anycompatiblearray) -> anycompatiblearray",

@@ -18,6 +18,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     numbers(catalog);
     vectors(catalog);
     paths(catalog);
+    catalog.add("printf(text) -> text", Body::Kernel(printf)).zoned().lenient();
     catalog.add("printf(text, variadic any) -> text", Body::Kernel(printf)).zoned().lenient();
     catalog.add("epoch_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp(bigint) -> timestamp", kernel!(try |microseconds: i64| moment(microseconds, 1)));

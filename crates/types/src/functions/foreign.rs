@@ -81,7 +81,6 @@ fn lists(catalog: &mut Catalog) {
         ("list_append(anycompatiblearray, anycompatible) -> anycompatiblearray", "array_append"),
         ("array_push_back(anycompatiblearray, anycompatible) -> anycompatiblearray", "array_append"),
         ("list_prepend(anycompatible, anycompatiblearray) -> anycompatiblearray", "array_prepend"),
-        ("list_cat(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", "array_cat"),
         ("list_position(anycompatiblearray, anycompatible) -> integer", "array_position"),
         ("list_indexof(anycompatiblearray, anycompatible) -> integer", "array_position"),
         ("array_indexof(anycompatiblearray, anycompatible) -> integer", "array_position"),

@@ -1,10 +1,12 @@
 //! A compiled regular expression: one of the `regex` crate, whose time is linear in the text, or, where the pattern
-//! looks ahead or behind or refers back, one that goes back and forth, whose steps are limited.
+//! looks ahead or behind or refers back, one that goes back and forth, whose steps are limited. Matches of PostgreSQL's
+//! functions end where PostgreSQL's do ([`Reach`]).
 
 use diligence_base::Result;
 use regex::Regex;
 
 use super::errors::value_error;
+use super::reach::{Reach, Spans};
 
 /// Steps back that one match may take.
 pub(super) const STEPS_MAX: usize = 1_000_000;
@@ -14,6 +16,8 @@ pub(super) const STEPS_MAX: usize = 1_000_000;
 pub(super) enum Matcher {
     /// Without looking around.
     Plain(Regex),
+    /// Likewise, where another match may be the longest.
+    Reaching(Box<Reach>),
     /// With looking around, or with back-references.
     Looking(Box<fancy_regex::Regex>),
 }
@@ -22,8 +26,8 @@ pub(super) enum Matcher {
 pub(super) enum Found<'t> {
     /// Of a plain one.
     Plain(regex::Captures<'t>),
-    /// Of the other: the text, and where in it the match and the groups are.
-    Looking(&'t str, Vec<Option<(usize, usize)>>),
+    /// Of the others: the text, and where in it the match and the groups are.
+    Looking(&'t str, Spans),
 }
 
 /// A match, or a group of it.
@@ -81,6 +85,7 @@ impl Matcher {
     pub(super) fn is_match(&self, text: &str) -> Result<bool> {
         match self {
             Self::Plain(regex) => Ok(regex.is_match(text)),
+            Self::Reaching(reach) => Ok(reach.first().is_match(text)),
             Self::Looking(regex) => regex.is_match(text).map_err(|_| too_complex()),
         }
     }
@@ -89,6 +94,7 @@ impl Matcher {
     pub(super) fn at<'t>(&self, text: &'t str, start: usize) -> Result<Option<Found<'t>>> {
         match self {
             Self::Plain(regex) => Ok(regex.captures_at(text, start).map(Found::Plain)),
+            Self::Reaching(reach) => Ok(reach.at(text, start).map(|spans| Found::Looking(text, spans))),
             Self::Looking(regex) => {
                 let found = regex.captures_from_pos(text, start).map_err(|_| too_complex())?;
                 let span = |found: Option<fancy_regex::Match<'_>>| found.map(|found| (found.start(), found.end()));
@@ -125,6 +131,7 @@ impl Matcher {
     pub(super) fn groups(&self) -> usize {
         match self {
             Self::Plain(regex) => regex.captures_len(),
+            Self::Reaching(reach) => reach.first().captures_len(),
             Self::Looking(regex) => regex.captures_len(),
         }
     }

@@ -48,6 +48,7 @@ mod patterns;
 mod precise;
 mod printing;
 mod ranges;
+mod reach;
 mod regexes;
 mod register;
 mod resolve;

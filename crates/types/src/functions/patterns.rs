@@ -288,18 +288,18 @@ fn matches(catalog: &mut Catalog) {
     );
     catalog.add(
         "substring(text, text) -> text",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(caught(&*patterns.get(p, "")?, a)?.map(str::to_owned))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(caught(&*patterns.farthest(p, "")?, a)?.map(str::to_owned))),
     );
     catalog.add(
         "regexp_match(text, text) -> text[]",
         kernel!(with patterns: Patterns; |a: &str, p: &str| {
-            Ok(patterns.get(p, "")?.regex.first(a)?.map(|found| groups(&found)))
+            Ok(patterns.farthest(p, "")?.regex.first(a)?.map(|found| groups(&found)))
         }),
     );
     catalog.add(
         "regexp_match(text, text, text) -> text[]",
         kernel!(with patterns: Patterns; |a: &str, p: &str, options: &str| {
-            let compiled = patterns.get(p, options)?;
+            let compiled = patterns.farthest(p, options)?;
             not_global(&compiled, "regexp_match")?;
             Ok(compiled.regex.first(a)?.map(|found| groups(&found)))
         }),
@@ -308,13 +308,13 @@ fn matches(catalog: &mut Catalog) {
     catalog.add(
         "regexp_matches(text, text) -> text[][]",
         kernel!(with patterns: Patterns; |a: &str, p: &str| {
-            Ok(List(patterns.get(p, "")?.regex.first(a)?.iter().map(groups).collect()))
+            Ok(List(patterns.farthest(p, "")?.regex.first(a)?.iter().map(groups).collect()))
         }),
     );
     catalog.add(
         "regexp_matches(text, text, text) -> text[][]",
         kernel!(with patterns: Patterns; |a: &str, p: &str, options: &str| {
-            let compiled = patterns.get(p, options)?;
+            let compiled = patterns.farthest(p, options)?;
             let most = if compiled.is_global { usize::MAX } else { 1 };
             Ok(List(compiled.regex.all(a, 0, most)?.iter().map(groups).collect()))
         }),
@@ -358,78 +358,78 @@ fn instr(compiled: &Compiled, text: &str, start: i32, occurrence: i32, end: i32,
 fn counted(catalog: &mut Catalog) {
     catalog.add(
         "regexp_count(text, text) -> integer",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(patterns.get(p, "")?.regex.all(a, 0, usize::MAX)?.len() as i32)),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(patterns.farthest(p, "")?.regex.all(a, 0, usize::MAX)?.len() as i32)),
     );
     catalog.add(
         "regexp_count(text, text, integer) -> integer",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32| {
-            Ok(patterns.get(p, "")?.regex.all(a, start_of(a, start)?, usize::MAX)?.len() as i32)
+            Ok(patterns.farthest(p, "")?.regex.all(a, start_of(a, start)?, usize::MAX)?.len() as i32)
         }),
     );
     catalog.add(
         "regexp_count(text, text, integer, text) -> integer",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, options: &str| {
-            let compiled = patterns.get(p, options)?;
+            let compiled = patterns.farthest(p, options)?;
             not_global(&compiled, "regexp_count")?;
             Ok(compiled.regex.all(a, start_of(a, start)?, usize::MAX)?.len() as i32)
         }),
     );
     catalog.add(
         "regexp_instr(text, text) -> integer",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| instr(&*patterns.get(p, "")?, a, 1, 1, 0, 0)),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| instr(&*patterns.farthest(p, "")?, a, 1, 1, 0, 0)),
     );
     catalog.add(
         "regexp_instr(text, text, integer) -> integer",
-        kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32| instr(&*patterns.get(p, "")?, a, start, 1, 0, 0)),
+        kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32| instr(&*patterns.farthest(p, "")?, a, start, 1, 0, 0)),
     );
     catalog.add(
         "regexp_instr(text, text, integer, integer) -> integer",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, n: i32| {
-            instr(&*patterns.get(p, "")?, a, start, n, 0, 0)
+            instr(&*patterns.farthest(p, "")?, a, start, n, 0, 0)
         }),
     );
     catalog.add(
         "regexp_instr(text, text, integer, integer, integer) -> integer",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, n: i32, end: i32| {
-            instr(&*patterns.get(p, "")?, a, start, n, end, 0)
+            instr(&*patterns.farthest(p, "")?, a, start, n, end, 0)
         }),
     );
     catalog.add(
         "regexp_instr(text, text, integer, integer, integer, text) -> integer",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, n: i32, end: i32, options: &str| {
-            instr(&*patterns.get(p, options)?, a, start, n, end, 0)
+            instr(&*patterns.farthest(p, options)?, a, start, n, end, 0)
         }),
     );
     catalog.add(
         "regexp_instr(text, text, integer, integer, integer, text, integer) -> integer",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, n: i32, end: i32, options: &str, group: i32| {
-            instr(&*patterns.get(p, options)?, a, start, n, end, group)
+            instr(&*patterns.farthest(p, options)?, a, start, n, end, group)
         }),
     );
     catalog.add(
         "regexp_substr(text, text) -> text",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| substr(&*patterns.get(p, "")?, a, 1, 1, 0)),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| substr(&*patterns.farthest(p, "")?, a, 1, 1, 0)),
     );
     catalog.add(
         "regexp_substr(text, text, integer) -> text",
-        kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32| substr(&*patterns.get(p, "")?, a, start, 1, 0)),
+        kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32| substr(&*patterns.farthest(p, "")?, a, start, 1, 0)),
     );
     catalog.add(
         "regexp_substr(text, text, integer, integer) -> text",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, n: i32| {
-            substr(&*patterns.get(p, "")?, a, start, n, 0)
+            substr(&*patterns.farthest(p, "")?, a, start, n, 0)
         }),
     );
     catalog.add(
         "regexp_substr(text, text, integer, integer, text) -> text",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, n: i32, options: &str| {
-            substr(&*patterns.get(p, options)?, a, start, n, 0)
+            substr(&*patterns.farthest(p, options)?, a, start, n, 0)
         }),
     );
     catalog.add(
         "regexp_substr(text, text, integer, integer, text, integer) -> text",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, n: i32, options: &str, group: i32| {
-            substr(&*patterns.get(p, options)?, a, start, n, group)
+            substr(&*patterns.farthest(p, options)?, a, start, n, group)
         }),
     );
 }
@@ -490,7 +490,7 @@ fn expand(result: &mut String, by: &str, captures: &Found<'_>) {
 fn replaced(catalog: &mut Catalog) {
     catalog.add(
         "regexp_replace(text, text, text) -> text",
-        kernel!(with patterns: Patterns; |a: &str, p: &str, by: &str| replace(&*patterns.get(p, "")?, a, by, 1, Some(1))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str, by: &str| replace(&*patterns.farthest(p, "")?, a, by, 1, Some(1))),
     );
     catalog.add(
         "regexp_replace(text, text, text, text) -> text",
@@ -498,28 +498,28 @@ fn replaced(catalog: &mut Catalog) {
             if options.starts_with(|first: char| first.is_ascii_digit()) {
                 return Err(invalid_argument(format!("invalid regular expression option: \"{options}\"")));
             }
-            let compiled = patterns.get(p, options)?;
+            let compiled = patterns.farthest(p, options)?;
             replace(&compiled, a, by, 1, (!compiled.is_global).then_some(1))
         }),
     );
     catalog.add(
         "regexp_replace(text, text, text, integer) -> text",
         kernel!(with patterns: Patterns; |a: &str, p: &str, by: &str, start: i32| {
-            replace(&*patterns.get(p, "")?, a, by, start, Some(1))
+            replace(&*patterns.farthest(p, "")?, a, by, start, Some(1))
         }),
     );
     catalog.add(
         "regexp_replace(text, text, text, integer, integer) -> text",
         kernel!(with patterns: Patterns; |a: &str, p: &str, by: &str, start: i32, n: i32| {
             let n = parameter("n", n, 0)?;
-            replace(&*patterns.get(p, "")?, a, by, start, (n > 0).then_some(n))
+            replace(&*patterns.farthest(p, "")?, a, by, start, (n > 0).then_some(n))
         }),
     );
     catalog.add(
         "regexp_replace(text, text, text, integer, integer, text) -> text",
         kernel!(with patterns: Patterns; |a: &str, p: &str, by: &str, start: i32, n: i32, options: &str| {
             let n = parameter("n", n, 0)?;
-            replace(&*patterns.get(p, options)?, a, by, start, (n > 0).then_some(n))
+            replace(&*patterns.farthest(p, options)?, a, by, start, (n > 0).then_some(n))
         }),
     );
 }
@@ -546,12 +546,12 @@ fn split(catalog: &mut Catalog) {
         let signature = |rest: &str| -> &'static str { Box::leak(format!("{name}{rest}").into_boxed_str()) };
         catalog.add(
             signature("(text, text) -> text[]"),
-            kernel!(with patterns: Patterns; |a: &str, p: &str| parts(&*patterns.get(p, "")?, a)),
+            kernel!(with patterns: Patterns; |a: &str, p: &str| parts(&*patterns.farthest(p, "")?, a)),
         );
         catalog.add(
             signature("(text, text, text) -> text[]"),
             kernel!(with patterns: Patterns; |a: &str, p: &str, options: &str| {
-                let compiled = patterns.get(p, options)?;
+                let compiled = patterns.farthest(p, options)?;
                 not_global(&compiled, "regexp_split_to_array")?;
                 parts(&compiled, a)
             }),

@@ -1,7 +1,7 @@
 //! PostgreSQL's regular expressions (manual, section 9.7.3) as those of the `regex` crate.
 //!
-//! Classes, word boundaries, escapes and options are translated. Where several alternatives match, the first is taken;
-//! PostgreSQL takes the longest. Patterns that look around or refer back are matched by another crate ([`Matcher`]).
+//! Classes, word boundaries, escapes and options are translated. Patterns that look around or refer back are matched by
+//! another crate ([`Matcher`]); of their alternatives the first that fits is taken, where PostgreSQL takes the longest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use diligence_base::{Error, Result};
 
 use super::errors::value_error;
 use super::matcher::{Matcher, STEPS_MAX};
+use super::reach::{Flags, Reach};
 
 /// Bytes that a compiled pattern may take.
 const COMPILED_BYTES_MAX: usize = 16 << 20;
@@ -25,28 +26,47 @@ pub(super) struct Compiled {
     pub is_global: bool,
 }
 
+/// Which of the matches that begin at one place is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Meaning {
+    /// The one of the first alternatives that fit, each quantifier as it says.
+    First,
+    /// PostgreSQL's: the longest, or the shortest if the first quantifier is a short one.
+    Farthest,
+}
+
 /// Patterns that a column has seen, compiled.
 #[derive(Default)]
 pub(super) struct Patterns {
-    kept: HashMap<(String, String), Arc<Compiled>>,
-    last: Option<(String, String, Arc<Compiled>)>,
+    kept: HashMap<(String, String, Meaning), Arc<Compiled>>,
+    last: Option<(String, String, Meaning, Arc<Compiled>)>,
 }
 
 impl Patterns {
-    /// The pattern with options. Fails with 2201B if it is none, 22023 for an unknown option, 0A000 for what is not
-    /// supported.
+    /// The pattern with options, whose matches take the first alternative that fits. Fails with 2201B if it is none,
+    /// 22023 for an unknown option, 0A000 for what is not supported.
     pub(super) fn get(&mut self, pattern: &str, options: &str) -> Result<Arc<Compiled>> {
-        if let Some((last, last_options, compiled)) = &self.last
+        self.compiled(pattern, options, Meaning::First)
+    }
+
+    /// The pattern with options, whose matches reach as far as PostgreSQL's. Fails likewise.
+    pub(super) fn farthest(&mut self, pattern: &str, options: &str) -> Result<Arc<Compiled>> {
+        self.compiled(pattern, options, Meaning::Farthest)
+    }
+
+    fn compiled(&mut self, pattern: &str, options: &str, meaning: Meaning) -> Result<Arc<Compiled>> {
+        if let Some((last, last_options, last_meaning, compiled)) = &self.last
             && last == pattern
             && last_options == options
+            && *last_meaning == meaning
         {
             return Ok(compiled.clone());
         }
-        let key = (pattern.to_owned(), options.to_owned());
+        let key = (pattern.to_owned(), options.to_owned(), meaning);
         let compiled = match self.kept.get(&key) {
             Some(compiled) => compiled.clone(),
             None => {
-                let compiled = Arc::new(compile(pattern, options)?);
+                let compiled = Arc::new(compile(pattern, options, meaning)?);
                 if self.kept.len() >= KEPT_MAX {
                     self.kept.clear();
                 }
@@ -54,20 +74,20 @@ impl Patterns {
                 compiled
             }
         };
-        self.last = Some((pattern.to_owned(), options.to_owned(), compiled.clone()));
+        self.last = Some((pattern.to_owned(), options.to_owned(), meaning, compiled.clone()));
         Ok(compiled)
     }
 }
 
 /// Whether a text has a match of a pattern. Fails with 2201B if it is none.
 pub fn is_match(text: &str, pattern: &str) -> Result<bool> {
-    compile(pattern, "")?.regex.is_match(text)
+    compile(pattern, "", Meaning::First)?.regex.is_match(text)
 }
 
 /// The first match of a pattern in a text, and what its groups have found, empty where they have found nothing. `None`
 /// without a match. Fails with 2201B if it is no pattern.
 pub fn groups_of_match(text: &str, pattern: &str) -> Result<Option<Vec<String>>> {
-    let compiled = compile(pattern, "")?;
+    let compiled = compile(pattern, "", Meaning::First)?;
     let Some(found) = compiled.regex.first(text)? else { return Ok(None) };
     let groups =
         (0..found.len()).map(|group| found.get(group).map_or_else(String::new, |part| part.as_str().to_owned()));
@@ -106,7 +126,7 @@ impl Options {
     }
 }
 
-fn compile(pattern: &str, given: &str) -> Result<Compiled> {
+fn compile(pattern: &str, given: &str, meaning: Meaning) -> Result<Compiled> {
     let mut options = Options::default();
     given.chars().try_for_each(|option| options.set(option))?;
     let mut pattern = pattern;
@@ -151,7 +171,13 @@ fn compile(pattern: &str, given: &str) -> Result<Compiled> {
         .size_limit(COMPILED_BYTES_MAX)
         .build()
         .map_err(|error| invalid(&reason(&error)))?;
-    Ok(Compiled { regex: Matcher::Plain(regex), is_global: options.is_global })
+    let Options { ignores_case, by_lines, dot_stops, .. } = options;
+    let reach = match meaning {
+        Meaning::First => None,
+        Meaning::Farthest => Reach::of(&translated, Flags { ignores_case, by_lines, dot_stops }, &regex),
+    };
+    let regex = reach.map_or(Matcher::Plain(regex), |reach| Matcher::Reaching(Box::new(reach)));
+    Ok(Compiled { regex, is_global: options.is_global })
 }
 
 /// What is wrong with a pattern, in PostgreSQL's words where they are clear.

@@ -3,10 +3,10 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::sql_type::OidKind;
-use sqlparser::ast::{FunctionArg, FunctionArgExpr};
+use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr};
 
-use super::super::Binder;
 use super::super::operators::Way;
+use super::super::{Binder, normalized};
 use super::SpecialCall;
 use crate::algebra::{Comparison, Constant, Scalar};
 use crate::parse::{CURRENT_OF, GIVEN_AS};
@@ -35,6 +35,7 @@ impl SpecialCall<'_, '_, '_> {
             }
             CURRENT_OF => Err(self.no_cursor()),
             "getvariable" => self.variable(),
+            "alias" => self.alias(),
             "current_setting" => self.setting(),
             _ => return Ok(None),
         };
@@ -51,6 +52,20 @@ impl SpecialCall<'_, '_, '_> {
         let argument = self.binder.typed_array(argument)?;
         let name = argument.sql_type().without_modifier().to_string();
         let name = if name == "bpchar" { "character".to_owned() } else { name };
+        Ok(Scalar::Constant(Constant::text(name)))
+    }
+
+    /// DuckDB's name of an expression: of a column its own.
+    fn alias(&self) -> Result<Scalar> {
+        let [_value] = self.exactly("one argument")?;
+        let name = match self.written() {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(name)))] => normalized(name),
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::CompoundIdentifier(parts)))] => {
+                parts.last().map(normalized).unwrap_or_default()
+            }
+            [argument] => argument.to_string(),
+            _ => String::new(),
+        };
         Ok(Scalar::Constant(Constant::text(name)))
     }
 

@@ -7,7 +7,8 @@ use super::SpecialCall;
 use crate::algebra::{Constant, Scalar};
 
 /// Functions that take any number of values, and an array of them with VARIADIC.
-const OF_ANY_NUMBER: [&str; 9] = [
+const OF_ANY_NUMBER: [&str; 10] = [
+    "concat",
     "concat_ws",
     "format",
     "json_extract_path",

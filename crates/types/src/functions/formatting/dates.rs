@@ -288,6 +288,19 @@ fn wrong(message: impl Into<String>) -> diligence_base::Error {
 
 impl<'t> Reader<'t> {
     fn read(text: &'t str, pieces: &[Piece]) -> Result<Told> {
+        Self::read_start(text, pieces).map(|reader| reader.told)
+    }
+
+    /// Reads a text that ends where the pattern does.
+    fn read_all(text: &'t str, pieces: &[Piece]) -> Result<Told> {
+        let reader = Self::read_start(text, pieces)?;
+        match reader.rest.trim_start().is_empty() {
+            true => Ok(reader.told),
+            false => Err(wrong("trailing characters remain in input string after datetime format")),
+        }
+    }
+
+    fn read_start(text: &'t str, pieces: &[Piece]) -> Result<Self> {
         let mut reader = Reader { rest: text.trim_start(), told: Told::default() };
         for (index, piece) in pieces.iter().enumerate() {
             match piece {
@@ -313,7 +326,7 @@ impl<'t> Reader<'t> {
                 }
             }
         }
-        Ok(reader.told)
+        Ok(reader)
     }
 
     fn number(&mut self, field: &Field, digits_max: usize) -> Result<i64> {
@@ -590,6 +603,51 @@ impl Told {
     fn timestamp(&self, text: &str) -> Result<i64> {
         timestamp_of(self.days(text)?, self.time(text)?)
     }
+}
+
+/// What a text says of a moment, as far as its template asks for it.
+pub(in crate::functions) struct ReadMoment {
+    /// Days since 1970.
+    pub days: Option<i64>,
+    /// Microseconds since midnight.
+    pub time: Option<i64>,
+    /// Seconds to the east of Greenwich.
+    pub offset: Option<i64>,
+}
+
+/// Reads a text as a template says, all of it. Fails with 22007 if it does not fit, 22008 for what no calendar has, and
+/// 0A000 for zones by their names.
+pub(in crate::functions) fn read_moment(text: &str, template: &str) -> Result<ReadMoment> {
+    let pieces = super::keywords::pieces(template);
+    let names = pieces.iter().filter_map(|piece| match piece {
+        Piece::Field(field) => Some(field.name),
+        _ => None,
+    });
+    let names = names.collect::<Vec<_>>();
+    if let Some(name) = names.iter().find(|name| matches!(**name, "TZ" | "OF")) {
+        let message = format!("formatting field \"{name}\" is only supported in to_char");
+        return Err(value_error(message, "0A000"));
+    }
+    let told = Reader::read_all(text, &pieces)?;
+    let has = |wanted: fn(&str) -> bool| names.iter().any(|name| wanted(name));
+    let seconds = told.offset_hours.map(|hours| hours.saturating_mul(3600) + told.offset_minutes * 60);
+    Ok(ReadMoment {
+        days: if has(|name| !is_of_clock(name) && !is_of_zone(name)) { Some(told.days(text)?) } else { None },
+        time: if has(is_of_clock) { Some(told.time(text)?) } else { None },
+        offset: if has(is_of_zone) { Some(seconds.unwrap_or(0)) } else { None },
+    })
+}
+
+fn is_of_zone(name: &str) -> bool {
+    matches!(name, "TZH" | "TZM")
+}
+
+fn is_of_clock(name: &str) -> bool {
+    let is_half = matches!(name, "AM" | "PM" | "A.M." | "P.M.");
+    is_half
+        || matches!(name, "HH" | "HH12" | "HH24" | "MI" | "MS" | "US")
+        || name.starts_with("SS")
+        || name.starts_with("FF")
 }
 
 /// Declares the functions.

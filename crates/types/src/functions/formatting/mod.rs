@@ -8,6 +8,7 @@ mod dates;
 mod keywords;
 mod numbers;
 
+pub(super) use self::dates::{ReadMoment, read_moment};
 use super::catalog::Catalog;
 
 /// Declares the functions.

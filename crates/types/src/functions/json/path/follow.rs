@@ -3,13 +3,15 @@
 //! In lax mode a member of an array is that of its elements, what is no array is an array of one, and what is not there
 //! is nothing. In strict mode each of these is an error. Within a predicate an error makes it unknown.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 
 use diligence_base::{Error, Result};
 
 use super::super::super::decimal::Decimal;
+use super::moments::Moment;
 use super::read::{Node, Path, PathStep, Sign};
-use crate::SqlType;
+use crate::text::Zone;
 use crate::text::json::{Json, unique, write_key};
 
 /// The SQLSTATE of a variable that is not there.
@@ -44,10 +46,11 @@ impl Found {
     }
 }
 
-/// The values to which a path leads. Fails with 42704 if a variable is not there.
-pub(super) fn follow(path: &Path, root: &Json, variables: &[(String, Json)]) -> Result<Found> {
+/// The values to which a path leads. With a zone, moments without one are in it. Fails with 42704 if a variable is not
+/// there, and with 0A000 if there is no zone for a comparison that needs it.
+pub(super) fn follow(path: &Path, root: &Json, variables: &[(String, Json)], zone: Option<Zone>) -> Result<Found> {
     check_variables(&path.node, variables)?;
-    let follower = Follower { root, variables, is_lax: !path.is_strict };
+    let follower = Follower { root, variables, is_lax: !path.is_strict, zone, refused: RefCell::new(None) };
     let place = Place { current: root, last: None, is_lax: !path.is_strict };
     let (values, error) = match &path.node {
         Node::Steps(start, steps) => follower.steps(start, steps, &place),
@@ -56,13 +59,24 @@ pub(super) fn follow(path: &Path, root: &Json, variables: &[(String, Json)]) -> 
             Err(error) => (vec![], Some(error)),
         },
     };
-    Ok(Found { values, error, is_strict: path.is_strict })
+    if let Some(error) = follower.refused.into_inner() {
+        return Err(error);
+    }
+    let shown = |value| match value {
+        Json::Text(text) => Json::Text(Moment::held(&text).map_or(text, Moment::shown)),
+        other => other,
+    };
+    Ok(Found { values: values.into_iter().map(shown).collect(), error, is_strict: path.is_strict })
 }
 
 struct Follower<'a> {
     root: &'a Json,
     variables: &'a [(String, Json)],
     is_lax: bool,
+    /// The zone of moments that have none.
+    zone: Option<Zone>,
+    /// An error that no predicate hides.
+    refused: RefCell<Option<Error>>,
 }
 
 /// What `@` and `last` are, and whether what is not there is nothing.
@@ -216,7 +230,7 @@ impl Follower<'_> {
             },
             Node::Compare(left, sign, right) => {
                 let right = self.unwrapped(right, place).ok();
-                self.any(left, place, |value| self.any_of(right.as_deref()?, |other| compare(value, *sign, other)))
+                self.any(left, place, |value| self.any_of(right.as_deref()?, |other| self.compare(value, *sign, other)))
             }
             Node::Exists(node) => self.values(node, place).ok().map(|values| !values.is_empty()),
             Node::StartsWith(node, start) => {
@@ -225,12 +239,12 @@ impl Follower<'_> {
                     return None;
                 };
                 self.any(node, place, |value| match value {
-                    Json::Text(text) => Some(text.starts_with(start.as_str())),
+                    Json::Text(text) if Moment::held(text).is_none() => Some(text.starts_with(start.as_str())),
                     _ => None,
                 })
             }
             Node::LikeRegex(node, regex) => self.any(node, place, |value| match value {
-                Json::Text(text) => Some(regex.is_match(text)),
+                Json::Text(text) if Moment::held(text).is_none() => Some(regex.is_match(text)),
                 _ => None,
             }),
             Node::IsUnknown(inner) => Some(self.holds(inner, place).is_none()),
@@ -238,6 +252,23 @@ impl Follower<'_> {
                 Ok([Json::Boolean(value)]) => Some(*value),
                 _ => None,
             },
+        }
+    }
+
+    /// `None` for kinds that are not compared.
+    fn compare(&self, left: &Json, sign: Sign, right: &Json) -> Option<bool> {
+        match (held(left), held(right)) {
+            (None, None) => compare(left, sign, right),
+            (Some(left), Some(right)) => match left.compare(right, self.zone) {
+                Ok(order) => Some(fits(order?, sign)),
+                Err(error) => {
+                    self.refused.borrow_mut().get_or_insert(error);
+                    None
+                }
+            },
+            (Some(_), None) if matches!(right, Json::Null) => compare(&Json::Boolean(true), sign, right),
+            (None, Some(_)) if matches!(left, Json::Null) => compare(left, sign, &Json::Boolean(true)),
+            _ => None,
         }
     }
 
@@ -305,6 +336,12 @@ impl Follower<'_> {
                 }
             }
             (PathStep::Method(name), value) => method(name, value, out)?,
+            (PathStep::Datetime(template), Json::Array(items)) if self.is_lax => {
+                for item in items {
+                    out.push(moment(item, Some(template.as_str()))?);
+                }
+            }
+            (PathStep::Datetime(template), value) => out.push(moment(value, Some(template.as_str()))?),
         }
         Ok(())
     }
@@ -319,7 +356,7 @@ impl Follower<'_> {
             (_, Json::Null) => Json::Text("null".to_owned()),
             (_, Json::Boolean(_)) => Json::Text("boolean".to_owned()),
             (_, Json::Number(_)) => Json::Text("number".to_owned()),
-            (_, Json::Text(_)) => Json::Text("string".to_owned()),
+            (_, Json::Text(text)) => Json::Text(Moment::held(text).map_or("string", Moment::type_name).to_owned()),
             (_, Json::Array(_)) => Json::Text("array".to_owned()),
             (_, Json::Object(_)) => Json::Text("object".to_owned()),
         })
@@ -404,14 +441,35 @@ fn compare(left: &Json, sign: Sign, right: &Json) -> Option<bool> {
         }
         _ => return None,
     };
-    Some(match sign {
+    Some(fits(order, sign))
+}
+
+fn fits(order: Ordering, sign: Sign) -> bool {
+    match sign {
         Sign::Equal => order.is_eq(),
         Sign::NotEqual => order.is_ne(),
         Sign::Less => order.is_lt(),
         Sign::LessOrEqual => order.is_le(),
         Sign::Greater => order.is_gt(),
         Sign::GreaterOrEqual => order.is_ge(),
-    })
+    }
+}
+
+fn held(value: &Json) -> Option<Moment> {
+    match value {
+        Json::Text(text) => Moment::held(text),
+        _ => None,
+    }
+}
+
+/// The moment that a text is, held as a text.
+fn moment(value: &Json, template: Option<&str>) -> Result<Json> {
+    match (value, template) {
+        (Json::Text(text), None) if Moment::held(text).is_none() => Moment::read(text),
+        (Json::Text(text), Some(template)) if Moment::held(text).is_none() => Moment::read_as(text, template),
+        _ => return failed("jsonpath item method .datetime() can only be applied to a string", "22007"),
+    }
+    .map(|moment| Json::Text(moment.hold()))
 }
 
 fn method(name: &'static str, value: &Json, out: &mut Vec<Json>) -> Result<()> {
@@ -435,16 +493,7 @@ fn method(name: &'static str, value: &Json, out: &mut Vec<Json>) -> Result<()> {
             let message = "jsonpath item method .double() can only be applied to a string or numeric value";
             return failed(message, "22036");
         }
-        ("datetime", Json::Text(text)) => match moment(text) {
-            Some(text) => Json::Text(text),
-            None => {
-                let error = Error::value(format!("datetime format is not recognized: \"{text}\"")).with_code("22007");
-                return Err(error.with_hint("Use a datetime template argument to specify the input data format."));
-            }
-        },
-        ("datetime", _) => {
-            return failed("jsonpath item method .datetime() can only be applied to a string", "22007");
-        }
+        ("datetime", value) => moment(value, None)?,
         ("keyvalue", Json::Object(members)) => {
             out.extend(members.iter().map(|(key, value)| {
                 let pair =
@@ -473,20 +522,4 @@ fn method(name: &'static str, value: &Json, out: &mut Vec<Json>) -> Result<()> {
     };
     out.push(result);
     Ok(())
-}
-
-/// A date, a time or a timestamp in ISO's form, as `jsonb` writes it. `None` if it is none.
-fn moment(text: &str) -> Option<String> {
-    let (sql_type, shown) = match text.find([' ', 'T']) {
-        Some(place) => {
-            let (day, time) = text.split_at(place);
-            let has_zone = time.contains(['+', '-', 'Z']);
-            let sql_type = if has_zone { SqlType::TimestampTz } else { SqlType::Timestamp };
-            (sql_type, format!("{day}T{}", time.get(1..)?))
-        }
-        None if text.contains(':') => (SqlType::Time, text.to_owned()),
-        None => (SqlType::Date, text.to_owned()),
-    };
-    let is_iso = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b' ' | b'T' | b'+' | b'Z'));
-    (is_iso && crate::text::parse(text, &sql_type, "UTC").is_ok()).then_some(shown)
 }

@@ -2,8 +2,10 @@
 //!
 //! * [`read`]: a path's text as a tree.
 //! * [`follow`]: the values to which a tree leads.
+//! * [`moments`]: dates and times within a path.
 
 mod follow;
+mod moments;
 mod read;
 
 use diligence_base::{Error, Result};
@@ -13,19 +15,31 @@ use self::read::{Path, read_path};
 use super::super::catalog::Catalog;
 use super::super::columns::{List, kernel};
 use super::super::errors::{invalid_argument, value_error};
+use super::super::zones::Zones;
+use crate::text::Zone;
 use crate::text::json::{Json, parse, write};
 
-/// The path that was read last.
+/// The path that was read last, and the zone of moments that have none.
 #[derive(Default)]
-struct Paths(Option<(String, Path)>);
+struct Paths {
+    last: Option<(String, Path)>,
+    zones: Zones,
+    zone: Option<Zone>,
+}
 
 impl Paths {
+    /// From now on moments without a zone are in the session's. Fails with 22023 if there is no such zone.
+    fn in_zone(&mut self, name: &str) -> Result<()> {
+        self.zone = Some(self.zones.session(name)?);
+        Ok(())
+    }
+
     /// The values to which a path leads. Fails with 42601 if it is none, and with 42704 for a variable that is not
     /// there: no silence hides these.
     fn follow(&mut self, json: &str, path: &str, variables: Option<&str>) -> Result<Found> {
-        let known = self.0.as_ref().is_some_and(|(text, _)| text == path);
+        let known = self.last.as_ref().is_some_and(|(text, _)| text == path);
         if !known {
-            self.0 = Some((path.to_owned(), read_path(path)?));
+            self.last = Some((path.to_owned(), read_path(path)?));
         }
         let variables = match variables.map(parse).transpose()? {
             None => vec![],
@@ -36,8 +50,8 @@ impl Paths {
             }
         };
         let root = parse(json)?;
-        let (_, path) = self.0.as_ref().ok_or_else(|| Error::bug("a path was read"))?;
-        follow(path, &root, &variables)
+        let (_, path) = self.last.as_ref().ok_or_else(|| Error::bug("a path was read"))?;
+        follow(path, &root, &variables, self.zone)
     }
 }
 
@@ -85,6 +99,37 @@ macro_rules! of_path {
                 $result
             }),
         );
+        // The same with the session's zone.
+        $catalog
+            .add(
+                concat!($name, "_tz(jsonb, text) -> ", $returns),
+                kernel!(with paths: Paths; |json: &str, path: &str, zone: &str| {
+                    paths.in_zone(zone)?;
+                    let ($found, $is_silent) = (paths.follow(json, path, None)?, false);
+                    $result
+                }),
+            )
+            .zoned();
+        $catalog
+            .add(
+                concat!($name, "_tz(jsonb, text, jsonb) -> ", $returns),
+                kernel!(with paths: Paths; |json: &str, path: &str, variables: &str, zone: &str| {
+                    paths.in_zone(zone)?;
+                    let ($found, $is_silent) = (paths.follow(json, path, Some(variables))?, false);
+                    $result
+                }),
+            )
+            .zoned();
+        $catalog
+            .add(
+                concat!($name, "_tz(jsonb, text, jsonb, boolean) -> ", $returns),
+                kernel!(with paths: Paths; |json: &str, path: &str, variables: &str, is_silent: bool, zone: &str| {
+                    paths.in_zone(zone)?;
+                    let ($found, $is_silent) = (paths.follow(json, path, Some(variables))?, is_silent);
+                    $result
+                }),
+            )
+            .zoned();
     };
 }
 

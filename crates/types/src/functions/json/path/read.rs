@@ -83,6 +83,8 @@ pub(super) enum PathStep {
     Filter(Box<Node>),
     /// `.name()`.
     Method(&'static str),
+    /// `.datetime("template")`.
+    Datetime(String),
 }
 
 /// The methods that there are.
@@ -407,7 +409,9 @@ impl PathReader<'_> {
         let Some(method) = METHODS.iter().find(|method| **method == name) else { return Err(self.invalid()) };
         self.sign("(");
         if *method == "datetime" && self.rest.trim_start().starts_with('"') {
-            return Err(Error::unsupported("templates of .datetime() are not supported").with_code("0A000"));
+            let template = self.quoted()?;
+            self.expect(")")?;
+            return Ok(PathStep::Datetime(template));
         }
         self.expect(")")?;
         Ok(PathStep::Method(method))
