@@ -10,6 +10,13 @@ const KEYWORDS = new Set(
   ROW ROWS SELECT SEMI SET SETS SHOW SIMILAR SOME STORED TABLE THEN TO TRUE UNBOUNDED UNION UNNEST UPDATE USING VALUES VERBOSE
   VIEW WHEN WHERE WINDOW WITH WITHIN`.split(/\s+/),
 );
+/** Other words that are no names, unless they are quoted. */
+const RESERVED = new Set(
+  `ANALYSE ARRAY ASYMMETRIC AUTHORIZATION BINARY BOTH CHECK COLLATE COLLATION CONCURRENTLY CONSTRAINT CURRENT_CATALOG CURRENT_DATE
+  CURRENT_ROLE CURRENT_SCHEMA CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DEFAULT DEFERRABLE DO FOREIGN FREEZE GRANT ILIKE INITIALLY
+  ISNULL LEADING LOCALTIME LOCALTIMESTAMP NOTNULL ONLY OVERLAPS PIVOT PLACING PRIMARY REFERENCES RETURNING SESSION_USER SUMMARIZE
+  SYMMETRIC SYSTEM_USER TABLESAMPLE TRAILING UNIQUE UNPIVOT USER VARIADIC`.split(/\s+/),
+);
 /** Words that complete as keywords, in the order in which people need them. */
 export const keywords = () => [...KEYWORDS];
 
@@ -126,7 +133,8 @@ function unquoted(token) {
 
 /** A name as a statement has to write it. */
 export function quoted(name) {
-  return /^[a-z_][a-z0-9_]*$/.test(name) && !KEYWORDS.has(name.toUpperCase()) ? name : `"${name.replaceAll('"', '""')}"`;
+  const isPlain = /^[a-z_][a-z0-9_]*$/.test(name) && ![KEYWORDS, RESERVED].some((words) => words.has(name.toUpperCase()));
+  return isPlain ? name : `"${name.replaceAll('"', '""')}"`;
 }
 
 /**
