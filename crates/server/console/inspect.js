@@ -49,14 +49,16 @@ function listing(may) {
   ];
   // Tables of files are not in system.tables.
   const kind = may.tables ? "CASE WHEN c.relkind = 'r' AND t.name IS NULL THEN 'f' ELSE c.relkind::text END" : "c.relkind::text";
-  // A table is found faster by its name than by its number.
-  const name = "quote_ident(n.nspname) || '.' || quote_ident(c.relname)";
+  // Tables that may be read as a whole are in information_schema, which is faster than to ask for each of them.
+  const mayAs = (privilege) => `CASE WHEN x.table_name IS NOT NULL THEN true
+    ELSE has_schema_privilege(n.oid, 'USAGE') AND ${privilege}(c.oid, 'SELECT') END`;
   return `SELECT n.nspname AS schema, c.relname AS name, ${kind} AS kind, c.oid::bigint AS oid, ${numbers}, ${disk} AS disk_bytes, ${indexes},
-      has_table_privilege(${name}, 'SELECT') AS whole
+      ${mayAs("has_table_privilege")} AS whole
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN information_schema.tables x ON x.table_schema = n.nspname AND x.table_name = c.relname
     ${joined.filter(Boolean).join("\n")}
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('information_schema', 'system') AND left(n.nspname, 3) <> 'pg_'
-      AND has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(${name}, 'SELECT')`;
+      AND ${mayAs("has_any_column_privilege")}`;
 }
 
 /** The rows of an answer as objects. */
@@ -163,6 +165,8 @@ export class Inspector {
     let rows = await of(this.#page);
     // Tables may be gone since.
     if (!rows.length && this.#page > 0) rows = await of((this.#page = 0));
+    // Another answer is on its way.
+    if (signal.aborted) return;
     this.#all = Number(rows[0]?.found ?? 0);
     this.#drawAll(rows, wanted);
   }
@@ -217,6 +221,7 @@ export class Inspector {
   async #showOne(may, signal) {
     const { schema, name } = this.#chosen;
     const [one] = await asked(`SELECT * FROM (${listing(may)}) listed WHERE schema = $1 AND name = $2`, [schema, name], signal);
+    if (signal.aborted) return;
     if (!one) throw new Error(`${told(this.#chosen)} is gone, or you may not read it.`);
     byId("inspectFacts").replaceChildren(...facts(one));
     const parts = await Promise.all(PARTS.map((part) => part(one, may, signal).catch((error) => failed(error, signal))));
