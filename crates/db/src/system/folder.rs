@@ -1,5 +1,5 @@
-//! What a database on disk has written: its log and its checkpoints. Without rows for one in memory, and for one that is
-//! only read.
+//! What a database on disk has written: its log and its checkpoints. One in memory has no rows here, nor has one that
+//! is only read.
 
 use std::time::{Duration, SystemTime};
 
