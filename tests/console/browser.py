@@ -9,7 +9,7 @@ import tempfile
 import time
 
 PATIENCE = 120
-KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "ArrowLeft": 37, " ": 32, "Home": 36, "End": 35, "a": 65, "2": 50}
+KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "ArrowLeft": 37, " ": 32, "Home": 36, "End": 35, "a": 65, "2": 50, "3": 51}
 TEXTS = {"Enter": "\r", " ": " "}
 CTRL, SHIFT, ALT = 2, 8, 1
 

@@ -1,4 +1,5 @@
 """The console, used as people use it: what is typed, pressed and clicked, and what is seen then."""
+import base64
 import json
 import os
 import threading
@@ -8,6 +9,8 @@ import urllib.request
 from browser import ALT, CTRL, SHIFT, Browser
 
 ADDRESS = os.environ["CONSOLE"]
+# A server whose users may not read everything.
+GUARDED = os.environ["GUARDED"]
 PICTURES = os.environ["PICTURES"]
 LONG = "SELECT count(*) FROM generate_series(1::BIGINT, 300000) a(x), generate_series(1::BIGINT, 300000) b(y) WHERE x * y % 7 = 3"
 
@@ -38,6 +41,45 @@ def run(sql, cursor=None, modifiers=CTRL):
 def queries():
     with urllib.request.urlopen(f"{ADDRESS}/v1/queries") as answer:
         return json.load(answer)["queries"]
+
+
+def login(user):
+    """The header that says who asks: the password is the name."""
+    return "Basic " + base64.b64encode(f"{user}:{user}".encode()).decode()
+
+
+def told(*statements, address=ADDRESS, user=None):
+    """Runs statements as one transaction, without the browser."""
+    headers = {"Content-Type": "application/sql", "Diligence-Transaction": "true"} | ({"Authorization": login(user)} if user else {})
+    urllib.request.urlopen(urllib.request.Request(f"{address}/v1/sql", ";\n".join(statements).encode(), headers)).read()
+
+
+def ask(sql):
+    """Runs one statement that no transaction may have."""
+    urllib.request.urlopen(urllib.request.Request(f"{ADDRESS}/v1/sql", sql.encode(), {"Content-Type": "application/sql"})).read()
+
+
+def texts(selector):
+    return browser.evaluate(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)")
+
+
+def part(name):
+    """The rows of a part of the table that is looked at, by its heading: the texts of their cells."""
+    return browser.evaluate(f"[...([...document.querySelectorAll('#inspectParts section')].find((part) => part.querySelector('h3').textContent.startsWith({json.dumps(name)})) "
+                            "?.querySelectorAll('tbody tr') ?? [])].map((row) => [...row.children].map((cell) => cell.textContent))")
+
+
+def listed():
+    """The rows of the list of tables."""
+    return browser.evaluate("[...document.querySelectorAll('#inspectRows tr')].map((row) => [...row.children].map((cell) => cell.textContent))")
+
+
+def find(wanted, count):
+    """Types into the box above the list of tables, and waits for what it says."""
+    browser.evaluate("document.getElementById('inspectFilter').focus(); document.getElementById('inspectFilter').select()")
+    browser.key("a", CTRL)
+    browser.command("Input.insertText", text=wanted)
+    browser.until(f"document.getElementById('inspectCount').textContent === {json.dumps(count)}")
 
 
 def cells(row):
@@ -206,6 +248,145 @@ def a_query_that_waits_is_cancelled():
     browser.evaluate("document.getElementById('tab-query').click()")
 
 
+STRANGE = 'Odd one.the "<b>table</b>'
+
+
+def the_tables_are_listed():
+    told('CREATE SCHEMA "Odd one"', "CREATE TABLE parents (id INTEGER PRIMARY KEY)",
+         """CREATE TABLE "Odd one"."the ""<b>table</b>" ("user" INTEGER PRIMARY KEY DEFAULT 7, "<i>x</i>" VARCHAR(20) NOT NULL DEFAULT '<u>y</u>',
+            twice INTEGER GENERATED ALWAYS AS ("user" * 2) STORED, parent INTEGER REFERENCES parents, CONSTRAINT positive CHECK ("user" > 0))
+            DISTRIBUTED BY HASH ("user") FRAGMENTS 4""",
+         """CREATE INDEX on_parent ON "Odd one"."the ""<b>table</b>" (parent)""",
+         """CREATE VIEW "Odd one"."order" AS SELECT "user" FROM "Odd one"."the ""<b>table</b>" WHERE "user" < 2000""")
+    told("""INSERT INTO "Odd one"."the ""<b>table</b>" ("user") SELECT g FROM generate_series(1, 200000) g""")
+    # A checkpoint moves so many rows to segments.
+    ask("CHECKPOINT")
+    told("""DELETE FROM "Odd one"."the ""<b>table</b>" WHERE "user" <= 1000""")
+    browser.key("3", ALT)
+    browser.until("document.querySelectorAll('#inspectRows button').length === 5")
+    assert browser.text("#inspectCount") == "5", browser.text("#inspectCount")
+    rows = {row[0]: row[1:] for row in listed()}
+    assert set(rows) == {"makersexternal table", "salesexternal table", "parents", STRANGE, "Odd one.orderview"}, rows
+    strange = rows[STRANGE]
+    assert strange[0] == "199,000" and strange[2].endswith("iB") and int(strange[3]) >= 4 and strange[4] == "1,000" and strange[5].startswith("2 · "), strange
+    assert rows["Odd one.orderview"] == ["–"] * 6, rows
+    picture("tables")
+    browser.evaluate("[...document.querySelectorAll('#inspectHead button')].find((head) => head.textContent === 'Rows').click()")
+    browser.until("document.querySelector('#inspectHead [aria-sort]').textContent === 'Rows'")
+    browser.until(f"document.querySelector('#inspectRows button').textContent === {json.dumps(STRANGE)}")
+    find("ODD ONE.O", "1")
+    assert [row[0] for row in listed()] == ["Odd one.orderview"], listed()
+    find("%", "Nothing is called so.")
+    find("<B>", "1")
+
+
+def a_table_is_looked_at():
+    browser.evaluate("document.querySelector('#inspectRows button').focus()")
+    browser.key("Enter")
+    browser.until("document.querySelectorAll('#inspectParts .firstRows tr[data-row]').length > 0")
+    assert browser.text("#inspectName") == STRANGE and browser.evaluate("document.activeElement.id") == "inspectName"
+    facts = texts("#inspectFacts dd")
+    assert facts[0] == "table" and facts[1] == "199,000" and facts[5] == "1,000", facts
+    assert part("Columns") == [["user", "integer", "yes", "7", ""], ["<i>x</i>", "character varying(20)", "yes", "'<u>y</u>'::character varying", ""],
+                               ["twice", "integer", "", part("Columns")[2][3], ""], ["parent", "integer", "", "", ""]], part("Columns")
+    assert part("Columns")[2][3].startswith("GENERATED ALWAYS AS (") and "* 2" in part("Columns")[2][3], part("Columns")
+    names = [row[0] for row in part("Keys and indexes")]
+    assert len(names) == 2 and "on_parent" in names, part("Keys and indexes")
+    assert all(row[2] == "200,000" for row in part("Keys and indexes")), part("Keys and indexes")
+    kinds = {row[0]: row[1:] for row in part("Constraints")}
+    assert kinds["positive"][0] == "check" and sorted(kind for kind, _ in kinds.values()) == ["check", "foreign key", "primary key"], kinds
+    assert any("REFERENCES parents(id)" in text for _, text in kinds.values()), kinds
+    fragments = part("Fragments")
+    assert len(fragments) == 4 and sum(int(row[4].replace(",", "")) for row in fragments) == 199000 and fragments[0][1] == "hash (user)", fragments
+    # What data contain is text.
+    assert browser.evaluate("document.querySelectorAll('#inspect :is(b, i, u)').length") == 0
+    assert "<u>y</u>" in browser.text("#inspectParts .firstRows")
+    picture("table-view")
+    browser.evaluate("[...document.querySelectorAll('#inspectParts button')].find((button) => button.textContent === 'SELECT in the editor').click()")
+    browser.until("!document.getElementById('query').hidden")
+    assert browser.evaluate("document.getElementById('sql').value").endswith('SELECT * FROM "Odd one"."the ""<b>table</b>" LIMIT 100;')
+    browser.evaluate("document.getElementById('summary').textContent = ''")
+    browser.key("Enter", CTRL)
+    browser.until("document.getElementById('summary').textContent.startsWith('100 rows')")
+
+
+def a_view_and_a_parent_are_looked_at():
+    browser.key("3", ALT)
+    browser.until("!document.getElementById('inspectOne').hidden")
+    browser.key("Escape")
+    browser.until("document.activeElement.textContent === " + json.dumps(STRANGE))
+    find("", "5")
+    browser.click("#inspectRows [data-name=parents]")
+    browser.until("document.querySelectorAll('#inspectParts h3').length >= 4")
+    assert [row[0] for row in part("Referenced by")] == [STRANGE], part("Referenced by")
+    browser.until("document.querySelector('#inspectParts [role=status]').textContent === 'There are no rows.'")
+    browser.click("#inspectBack")
+    browser.until("document.querySelectorAll('#inspectRows button').length === 5")
+    browser.click("#inspectRows [data-name=order]")
+    browser.until("document.querySelector('#inspectParts pre')")
+    assert "2000" in browser.text("#inspectParts pre"), browser.text("#inspectParts pre")
+    # A view may take long: its rows are read when somebody asks.
+    assert browser.evaluate("document.querySelector('#inspectParts .firstRows').hidden")
+    browser.evaluate("[...document.querySelectorAll('#inspectParts button')].find((button) => button.textContent === 'Read the first rows').click()")
+    browser.until("document.querySelectorAll('#inspectParts .firstRows tr[data-row]').length > 0")
+    # One that is gone meanwhile.
+    told('DROP VIEW "Odd one"."order"')
+    browser.key("2", ALT)
+    browser.key("3", ALT)
+    browser.until("document.querySelector('#inspectParts [role=alert]')")
+    assert "is gone" in browser.text("#inspectParts"), browser.text("#inspectParts")
+    browser.key("Escape")
+    browser.until("document.activeElement.id === 'inspectFilter'")
+
+
+def many_tables_are_shown_page_by_page():
+    told("CREATE SCHEMA many", *[f"CREATE TABLE many.t{number:03} (a INTEGER)" for number in range(120)])
+    browser.click("#inspectReload")
+    browser.until("document.getElementById('inspectCount').textContent === '1–50 of 124'")
+    find("many.", "1–50 of 120")
+    browser.evaluate("[...document.querySelectorAll('#inspectHead button')][0].click()")
+    browser.until("document.querySelector('#inspectRows button').textContent === 'many.t000'")
+    assert len(listed()) == 50 and browser.evaluate("document.getElementById('inspectBefore').disabled")
+    browser.click("#inspectAfter")
+    browser.until("document.getElementById('inspectCount').textContent === '51–100 of 120'")
+    browser.click("#inspectAfter")
+    browser.until("document.getElementById('inspectCount').textContent === '101–120 of 120'")
+    assert listed()[0][0] == "many.t100" and browser.evaluate("document.getElementById('inspectAfter').disabled")
+    # Of fewer tables there is no such page.
+    find("many.t11", "10")
+    assert browser.evaluate("document.getElementById('inspectPages').hidden")
+    told("DROP SCHEMA many CASCADE", 'DROP SCHEMA "Odd one" CASCADE', "DROP TABLE parents")
+    find("", "2")
+    browser.evaluate("document.getElementById('tab-query').click()")
+
+
+def what_may_not_be_read_is_not_shown():
+    """Another server, whose user `reader` may read one table, and no system tables."""
+    def open_as(user):
+        browser.command("Network.setExtraHTTPHeaders", headers={"Authorization": login(user)})
+        browser.open(f"{GUARDED}/")
+        browser.key("3", ALT)
+        browser.until("document.getElementById('inspectCount').textContent")
+
+    open_as("owner")
+    assert browser.text("#inspectCount").startswith("There are no tables yet"), browser.text("#inspectCount")
+    told("CREATE TABLE shown (a INTEGER PRIMARY KEY)", "INSERT INTO shown VALUES (1), (2)", "CREATE TABLE hidden (a INTEGER REFERENCES shown)",
+         address=GUARDED, user="owner")
+    browser.click("#inspectReload")
+    browser.until("document.getElementById('inspectCount').textContent === '2'")
+    assert [row[:2] for row in listed()] == [["hidden", "0"], ["shown", "2"]], listed()
+    open_as("reader")
+    assert listed() == [["shown"] + ["–"] * 6], listed()
+    browser.click("#inspectRows button")
+    browser.until("document.querySelectorAll('#inspectParts .firstRows tr[data-row]').length === 2")
+    assert [row[0] for row in part("Columns")] == ["a"] and part("Referenced by") == [] and part("Fragments") == []
+    assert "hidden" not in browser.text("#inspect"), browser.text("#inspect")
+    picture("tables-of-a-reader")
+    browser.command("Network.setExtraHTTPHeaders", headers={})
+    browser.open(f"{ADDRESS}/")
+    browser.until("document.querySelectorAll('.relation').length > 0")
+
+
 def what_was_run_is_kept():
     browser.click("#tab-history")
     shown = browser.evaluate("[...document.querySelectorAll('.history code')].map((entry) => entry.textContent)")
@@ -262,19 +443,24 @@ def it_fits_where_it_is_dark_or_narrow():
     browser.until("document.querySelectorAll('#front li').length === 7")
     assert browser.evaluate(fits)
     picture("narrow-board")
+    browser.key("3", ALT)
+    browser.until("document.querySelectorAll('#inspectRows button').length === 2")
+    assert browser.evaluate(fits) and browser.evaluate("document.getElementById('inspect').scrollWidth <= innerWidth")
+    picture("narrow-tables-view")
 
 
 try:
     for test in [the_page_is_alone, a_statement_is_run_and_shown, many_rows_are_as_quick_as_few, an_error_stands_where_it_is, completion_knows_the_tables,
                  a_chart_is_drawn, a_plan_is_drawn, a_statement_is_cancelled, the_board_shows_and_cancels, a_query_that_waits_is_cancelled,
+                 the_tables_are_listed, a_table_is_looked_at, a_view_and_a_parent_are_looked_at, many_tables_are_shown_page_by_page,
                  what_was_run_is_kept, the_keyboard_goes_everywhere,
-                 it_fits_where_it_is_dark_or_narrow]:
+                 it_fits_where_it_is_dark_or_narrow, what_may_not_be_read_is_not_shown]:
         test()
         print("ok", test.__name__.replace("_", " "))
     # A statement that is wrong is answered with 400, which the browser logs; nothing else may go wrong.
     complaints = [text for text in browser.complaints if "/v1/sql" not in text]
     assert not complaints, complaints
-    elsewhere = {address for address in browser.events if not address.startswith((ADDRESS, "about:", "data:", "blob:"))}
+    elsewhere = {address for address in browser.events if not address.startswith((ADDRESS, GUARDED, "about:", "data:", "blob:"))}
     assert not elsewhere, elsewhere
     print("the console works")
 except BaseException:

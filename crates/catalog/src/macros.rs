@@ -3,11 +3,10 @@
 //! The tree of their statement is `CREATE MACRO f() AS "macro bodies"(false, "macro body"('a + b', 'a', '', '', 'b',
 //! 'integer', '2'), …)`: whether it is IF NOT EXISTS, then for each body its text and three texts for each parameter.
 
+use diligence_types::text::quoted_name;
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, MacroDefinition, ObjectName, Statement, Value,
 };
-
-use crate::name::quoted;
 
 /// The function that stands for the bodies of a macro.
 pub const MACRO_BODIES: &str = "macro bodies";
@@ -44,7 +43,7 @@ impl MacroBody {
     /// The text of the body as a statement has it: `(a, b integer := 2) AS a + b`.
     pub fn shown(&self) -> String {
         let parameter = |parameter: &MacroParameter| {
-            let mut text = quoted(&parameter.name);
+            let mut text = quoted_name(&parameter.name).into_owned();
             text.extend(parameter.type_name.iter().map(|type_name| format!(" {type_name}")));
             text.extend(parameter.default.iter().map(|default| format!(" := {default}")));
             text

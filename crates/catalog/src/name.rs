@@ -159,13 +159,6 @@ pub(crate) fn identifiers(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// A name as it is written: in quotes, where it must be.
-pub(crate) fn quoted(name: &str) -> String {
-    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

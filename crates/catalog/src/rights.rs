@@ -18,7 +18,9 @@ use diligence_base::{Error, Result};
 
 pub use crate::authority::DENIED;
 use crate::authority::{Language, Privilege, Privileges, Subject, SubjectKind};
-use crate::{CatalogSnapshot, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, RelationName};
+use crate::{
+    CatalogSnapshot, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, RelationName, SYSTEM_SCHEMA,
+};
 
 /// What a session may do with relations.
 #[derive(Clone, Debug)]
@@ -209,10 +211,12 @@ impl Rights {
         Err(denied(format!("permission denied for {}", self.shown(name)), &grant, right, &name.to_string()))
     }
 
-    /// Whether a role acts that has no patterns, and there is nothing of this name: that is said in other words.
+    /// Whether a role acts that has no patterns, and there is nothing of this name: that is said in other words. What
+    /// shows the engine is there.
     fn is_unknown(&self, name: &RelationName) -> bool {
         let has_none = |patterns: &Option<Vec<RelationPattern>>| patterns.as_ref().is_some_and(Vec::is_empty);
-        has_none(&self.read)
+        name.schema != SYSTEM_SCHEMA
+            && has_none(&self.read)
             && has_none(&self.write)
             && self.held.as_ref().is_some_and(|held| held.object(name).is_none() && held.names.get(name).is_none())
     }

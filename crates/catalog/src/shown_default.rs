@@ -1,6 +1,7 @@
 //! Defaults of columns as PostgreSQL shows them, which is what drivers and frameworks read.
 
 use diligence_types::SqlType;
+use diligence_types::text::quoted_name;
 
 use crate::name::DEFAULT_SCHEMA;
 
@@ -21,15 +22,10 @@ const WORDS: [&str; 10] = [
 /// The default of a column of a type: `nextval('"public"."t_id_seq"')` as `nextval('t_id_seq'::regclass)`, and a
 /// literal with its type, as `'a'::text`.
 pub fn shown_default(text: &str, sql_type: &SqlType) -> String {
-    let quoted = |name: &str| {
-        let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-    };
     let name = text.strip_prefix("nextval('").and_then(|rest| rest.strip_suffix("')"));
     if let Some(name) = name {
-        let parts = name.split('.').map(|part| quoted(part.trim_matches('"'))).collect::<Vec<_>>();
-        let parts = parts.iter().map(String::as_str).skip_while(|part| parts.len() > 1 && *part == DEFAULT_SCHEMA);
+        let parts = name.split('.').map(|part| quoted_name(part.trim_matches('"'))).collect::<Vec<_>>();
+        let parts = parts.iter().map(AsRef::as_ref).skip_while(|part| parts.len() > 1 && *part == DEFAULT_SCHEMA);
         return format!("nextval('{}'::regclass)", parts.collect::<Vec<_>>().join("."));
     }
     if WORDS.contains(&text.to_ascii_lowercase().as_str()) {

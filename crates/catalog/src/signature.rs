@@ -1,13 +1,13 @@
 //! What a routine takes and gives, as PostgreSQL tells it: `pg_get_function_arguments` and its kin.
 
 use diligence_types::SqlType;
+use diligence_types::text::quoted_name;
 use sqlparser::ast::{
     ArgMode, CreateFunction, CreateFunctionBody, DataType, Expr, FunctionParallel, FunctionReturnType, Ident,
     MacroDefinition, OperateFunctionArg, Statement, UnaryOperator, Value,
 };
 
 use crate::macros::macro_bodies;
-use crate::name::quoted;
 use crate::{RelationName, Routine};
 
 /// How a routine uses an argument.
@@ -84,7 +84,7 @@ impl Argument {
     fn shown(&self, is_procedure: bool, with_default: bool) -> String {
         let mut parts = Vec::new();
         if !self.name.is_empty() {
-            parts.push(quoted(&self.name));
+            parts.push(quoted_name(&self.name).into_owned());
         }
         parts.extend(self.type_name.clone());
         if let Some(default) = self.default.as_ref().filter(|_| with_default) {
@@ -248,7 +248,7 @@ impl Routine {
         let Some(bodies) = macro_bodies(&self.source) else { return self.definition() };
         let own = name.routine().unwrap_or(&name.name);
         let bodies = bodies.iter().map(|body| body.shown()).collect::<Vec<_>>().join(", ");
-        format!("CREATE OR REPLACE MACRO {}.{}{bodies}", quoted(&name.schema), quoted(own))
+        format!("CREATE OR REPLACE MACRO {}.{}{bodies}", quoted_name(&name.schema), quoted_name(own))
     }
 
     /// `pg_get_functiondef`: a statement that makes it again.
@@ -257,12 +257,12 @@ impl Routine {
         let signature = self.signature();
         let kind = if signature.is_procedure { "PROCEDURE" } else { "FUNCTION" };
         let own = name.routine().and_then(|shown| shown.split('(').next()).unwrap_or(&name.name);
-        let mut text = format!("CREATE OR REPLACE {kind} {}.{}", quoted(&name.schema), quoted(own));
+        let mut text = format!("CREATE OR REPLACE {kind} {}.{}", quoted_name(&name.schema), quoted_name(own));
         text += &format!("({})\n", signature.declared(true));
         if let Some(result) = signature.returned() {
             text += &format!(" RETURNS {result}\n");
         }
-        text += &format!(" LANGUAGE {}\n", quoted(&self.language()));
+        text += &format!(" LANGUAGE {}\n", quoted_name(&self.language()));
         let mut marks = String::new();
         match self.volatility() {
             "i" => marks += " IMMUTABLE",

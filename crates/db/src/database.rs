@@ -17,7 +17,9 @@ use diligence_catalog::{
 use diligence_disk::TempOptions;
 use diligence_engine::plan::bytes::PlanPass;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_native::{Backup, Checkpoints, FolderReader, LostIndex, Repaired, SegmentSizes, StoreOptions};
+use diligence_native::{
+    Backup, CheckpointInfo, Checkpoints, FolderReader, LogInfo, LostIndex, Repaired, SegmentSizes, StoreOptions,
+};
 use diligence_pool::{Pool, PoolOptions};
 use diligence_remote::Servers;
 use diligence_sql::{Closures, FollowedRows, Planner, PlannerOptions};
@@ -352,6 +354,22 @@ impl Database {
     /// The checkpoints since the database was opened; `None` for one in memory.
     pub fn checkpoints(&self) -> Option<Checkpoints> {
         self.0.kept.as_ref().map(|kept| kept.store().checkpoints())
+    }
+
+    /// The last checkpoints since the database was opened, oldest first, with those that failed.
+    pub fn last_checkpoints(&self) -> Vec<CheckpointInfo> {
+        self.0.kept.as_ref().map(|kept| kept.store().last_checkpoints()).unwrap_or_default()
+    }
+
+    /// The files of the log, oldest first; none for a database in memory, or one that is only read. Fails with kind
+    /// `File` if the folder cannot be read.
+    pub fn logs(&self) -> Result<Vec<LogInfo>> {
+        self.0.kept.as_ref().map_or_else(|| Ok(vec![]), |kept| kept.store().logs())
+    }
+
+    /// Bytes of records in the present file of the log; `None` for a database in memory, or one that is only read.
+    pub fn log_bytes(&self) -> Option<u64> {
+        self.0.kept.as_ref().map(|kept| kept.store().log_bytes())
     }
 
     /// Writes down what only an end in order writes down, for a process that is about to end while somebody has the

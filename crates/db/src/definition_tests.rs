@@ -4,7 +4,7 @@
 use arrow::array::Array;
 
 use crate::Database;
-use crate::test_sessions::{code, number, open, run};
+use crate::test_sessions::{code, number, open, rows, run};
 
 /// The functions, types and tables of two schemas, of which one uses what the other has.
 const TWO_SCHEMAS: [&str; 15] = [
@@ -185,4 +185,50 @@ fn what_is_not_valid_is_kept_and_exported_so() {
     let found = session.execute("CHECK TABLE c").and_then(|result| result.collect()).unwrap();
     let problems = found.iter().map(|batch| batch.column(2).len() - batch.column(2).null_count()).sum::<usize>();
     assert_eq!(problems, 0, "rows from before NOT VALID are no fault");
+}
+
+/// A definition that is shown, exported or listed can be read again, whichever words are names in it.
+#[test]
+fn words_of_sql_are_names_in_definitions() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::in_memory().unwrap();
+    let session = database.session();
+    let words = rows(&session, "SELECT word FROM pg_get_keywords() UNION SELECT 'struct' ORDER BY 1");
+    assert!(words.len() > 400, "{words:?}");
+    for word in &words {
+        for sql in [
+            format!("CREATE TABLE \"{word}\" (\"{word}\" INT, CONSTRAINT \"{word}\" PRIMARY KEY (\"{word}\"))"),
+            format!(
+                "CREATE TABLE \"of {word}\" (\"{word}\" INT REFERENCES \"{word}\" DEFERRABLE, UNIQUE (\"{word}\"))"
+            ),
+            format!("CREATE INDEX \"by {word}\" ON \"{word}\" (\"{word}\" DESC)"),
+        ] {
+            run(&session, &sql);
+        }
+    }
+    let listed = "SELECT pg_get_indexdef(indexrelid) FROM pg_index UNION ALL SELECT pg_get_constraintdef(oid) \
+                  FROM pg_constraint ORDER BY 1";
+    let before = rows(&session, listed);
+    let export = folder.path().join("export");
+    run(&session, &format!("EXPORT DATABASE '{}'", export.display()));
+    let other = Database::in_memory().unwrap();
+    run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
+    assert_eq!(rows(&other.session(), listed), before);
+    // What is listed can be run again.
+    for sql in rows(&session, "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE NOT indisunique") {
+        let dropped = sql.strip_prefix("CREATE INDEX ").and_then(|rest| rest.split_once(" ON ")).unwrap().0;
+        run(&session, &format!("DROP INDEX {dropped}"));
+        run(&session, &sql);
+    }
+}
+
+#[test]
+fn the_catalog_says_which_tables_others_refer_to() {
+    let database = Database::in_memory().unwrap();
+    let session = database.session();
+    run(&session, "CREATE TABLE parents (a INT PRIMARY KEY)");
+    run(&session, "CREATE TABLE children (a INT REFERENCES parents)");
+    run(&session, "CREATE TABLE others (a INT)");
+    let triggers = "SELECT relname, relhastriggers, relhasindex FROM pg_class WHERE relkind = 'r' ORDER BY 1";
+    assert_eq!(rows(&session, triggers), ["children true false", "others false false", "parents true true"]);
 }

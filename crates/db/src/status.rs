@@ -17,7 +17,7 @@ pub use diligence_engine::query::{Progress, QueryInfo, QueryState};
 pub use diligence_engine::reuse::{BuildInfo, SharingInfo};
 pub use diligence_engine::stages::{StageInfo, WorkerInfo};
 pub use diligence_memory::HolderInfo;
-pub use diligence_native::Checkpoints;
+pub use diligence_native::{CheckpointInfo, Checkpoints, LogInfo};
 pub use diligence_pool::{PoolNumbers, ProcessInfo, ProcessState};
 
 /// The status of a database's engine. Cheap to clone; each method tells of the moment when it is called, and none of

@@ -18,6 +18,7 @@ use diligence_catalog::{
     StoredRows,
 };
 use diligence_engine::tuning::Decision;
+use diligence_native::{CheckpointInfo, LogInfo};
 use diligence_remote::Server;
 use diligence_sql::PreparedInfo;
 use diligence_storage::foreign_error::from_arrow;
@@ -28,6 +29,8 @@ use crate::status::{
     BufferInfo, BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, PoolNumbers, ProcessInfo, QueryInfo, ShardInfo,
     StageInfo, Status, WorkerInfo,
 };
+
+mod folder;
 
 /// A query that whoever serves the database does not let in yet, for `system.queries`.
 #[derive(Clone, Debug)]
@@ -66,6 +69,12 @@ pub(crate) trait SessionView: Send + Sync {
 
     /// The servers that are attached to its database.
     fn attached(&self) -> Vec<Arc<Server>>;
+
+    /// The files of its database's log, oldest first. Fails with kind `File` if the folder cannot be read.
+    fn logs(&self) -> Result<Vec<LogInfo>>;
+
+    /// The last checkpoints of its database, oldest first.
+    fn checkpoints(&self) -> Vec<CheckpointInfo>;
 }
 
 /// The system tables, as a session sees them.
@@ -85,6 +94,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
     BTreeMap::from([
         table("attached", &ATTACHED, RowsOf::Running(attached)),
         table("buffer", &BUFFER, RowsOf::Running(buffer)),
+        table("checkpoints", &folder::CHECKPOINTS, RowsOf::Folder(folder::checkpoints)),
         table("client_settings", &CLIENT_SETTINGS, RowsOf::Running(client_settings)),
         table("cursors", &CURSORS, RowsOf::Running(cursors)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
@@ -93,6 +103,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         // The same rows under the name that they had first.
         table("latches", &LOCKS, RowsOf::Running(locks)),
         table("locks", &LOCKS, RowsOf::Running(locks)),
+        table("log", &folder::LOG, RowsOf::Folder(folder::log)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("pool_numbers", &POOL_NUMBERS, RowsOf::Running(pool_numbers)),
@@ -154,6 +165,8 @@ enum RowsOf {
     Running(fn(&Status, Option<&dyn SessionView>) -> Vec<Vec<Value>>),
     /// Of what the session may read in the catalog.
     Kept(fn(&SessionSnapshot) -> Vec<Vec<Value>>),
+    /// Of the folder of the session's database.
+    Folder(fn(&dyn SessionView) -> Result<Vec<Vec<Value>>>),
 }
 
 struct SystemTable {
@@ -178,6 +191,7 @@ impl ComputedTable for SystemTable {
         let rows = match self.source {
             RowsOf::Running(rows) => rows(&self.status, self.session.upgrade().as_deref()),
             RowsOf::Kept(rows) => rows(snapshot),
+            RowsOf::Folder(rows) => self.session.upgrade().map_or_else(|| Ok(vec![]), |session| rows(&*session))?,
         };
         let columns = self.schema.fields().iter().enumerate().map(|(index, field)| {
             let values = rows.iter().map(|row| &row[index]);

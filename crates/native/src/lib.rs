@@ -29,6 +29,7 @@
 
 mod backup;
 mod bytes;
+mod checkpoints;
 mod directories;
 mod files;
 mod image;
@@ -45,9 +46,11 @@ mod store;
 mod tests;
 
 pub use backup::Backup;
+pub use checkpoints::{CheckpointInfo, Checkpoints};
 pub use lock::{FolderLock, Holder, ReadersLock};
+pub use log::LogInfo;
 pub use reader::FolderReader;
 pub use repair::{Repaired, repair};
 pub use replay::{LostIndex, Surroundings};
 pub use segments::SegmentSizes;
-pub use store::{Checkpoints, Store, StoreOptions, make_folder};
+pub use store::{Store, StoreOptions, make_folder};

@@ -24,7 +24,7 @@ use diligence_catalog::journal::{Entry, Journal, LogPosition, Staged};
 use diligence_catalog::{NewRows, StoredCluster, micros_now};
 use parking_lot::{Condvar, Mutex};
 
-use crate::files::{FILE_HEAD_BYTES, MARK_BYTES, Purpose, create, failed, frame, mark};
+use crate::files::{FILE_HEAD_BYTES, MARK_BYTES, Purpose, RecordFile, create, failed, frame, mark};
 use crate::record::{encode_entry, encode_group, encode_moment, encode_rows, encode_stored};
 
 /// Rows that are more than this go into the log before their entry.
@@ -33,6 +33,26 @@ const STAGED_BYTES_MAX: usize = 4 << 20;
 const GROWTH_BYTES: Range<u64> = 64 << 10..4 << 20;
 /// Statements of one log's time have numbers from its own range.
 const STATEMENTS_BITS: u32 = 40;
+
+/// A log in a database's folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogInfo {
+    /// Its number.
+    pub number: u64,
+    /// Bytes of its file, with those that it has taken in advance.
+    pub file_bytes: u64,
+    /// Bytes of what is written in it; of an earlier one than the present, nobody has counted them.
+    pub bytes: Option<u64>,
+    /// The place of its first record in the order of all; `None` if its beginning cannot be read.
+    pub first_record: Option<u64>,
+    /// How many it has: changes, and rows that came before theirs. `None` if the log behind it does not say where it
+    /// begins.
+    pub records: Option<u64>,
+    /// How many of them no crash can take away.
+    pub synced_records: Option<u64>,
+    /// Whether an image has all of it, so that opening the database does not read it.
+    pub is_covered: bool,
+}
 
 /// The newest log of a database.
 #[derive(Debug)]
@@ -90,10 +110,12 @@ struct Target {
     end: u64,
     /// Where the file ends.
     allocated: u64,
+    /// The place of its first record.
+    first: u64,
     /// The place of the next record.
     next: u64,
-    /// Whether all records are synced.
-    is_synced: bool,
+    /// The place of the first record that is not synced.
+    synced: u64,
     /// Whether a mark belongs where they end.
     wants_mark: bool,
 }
@@ -138,6 +160,30 @@ impl Log {
         self.state.lock().target.end - FILE_HEAD_BYTES
     }
 
+    /// The logs that are in the folder, up to the present one, without what images say of them. Fails with kind `File`
+    /// if the folder cannot be read.
+    pub fn files(&self) -> Result<Vec<LogInfo>> {
+        let present = self.state.lock().target.info();
+        let numbers = Purpose::Log.numbers(&*self.disk, &self.folder)?;
+        let mut files = vec![present];
+        let mut behind = present;
+        for number in numbers.into_iter().rev().filter(|number| *number < present.number) {
+            let path = Purpose::Log.path(&self.folder, number);
+            // A checkpoint may have removed it meanwhile.
+            let Ok(meta) = self.disk.meta(&path) else { continue };
+            let opened = RecordFile::open(&*self.disk, &path, Purpose::Log);
+            let first_record = opened.ok().flatten().map(|file| file.next);
+            let next = behind.first_record.filter(|_| behind.number == number + 1);
+            // The log behind it was begun when all of its records were synced.
+            let records = next.zip(first_record).map(|(next, first)| next.saturating_sub(first));
+            let (file_bytes, bytes, synced_records) = (meta.bytes, None, records);
+            behind = LogInfo { number, file_bytes, bytes, first_record, records, synced_records, is_covered: false };
+            files.push(behind);
+        }
+        files.reverse();
+        Ok(files)
+    }
+
     /// Whether an entry of the present log, or of an earlier one that was not forgotten, refers to a segment.
     pub fn refers_to(&self, segment: u64) -> bool {
         self.state.lock().segments.contains_key(&segment)
@@ -180,10 +226,10 @@ impl Log {
             return Ok(false);
         }
         // Rows whose statement has failed meanwhile: the next log counts them, too.
-        if !state.target.is_synced {
+        if state.target.synced < state.target.next {
             let synced = state.target.file.sync().map_err(|error| failed(&state.target.path, &error));
             synced.inspect_err(|error| state.failed = Some(closed(error)))?;
-            state.target.is_synced = true;
+            state.target.synced = state.target.next;
         }
         let target = Target::create(&*self.disk, &self.folder, state.target.number + 1, state.target.next)?;
         state.next_statement = target.number << STATEMENTS_BITS;
@@ -368,7 +414,19 @@ impl Target {
             failed(&path, &error)
         })?;
         let (end, allocated) = (FILE_HEAD_BYTES, FILE_HEAD_BYTES);
-        Ok(Self { path, number, file, end, allocated, next, is_synced: true, wants_mark: false })
+        Ok(Self { path, number, file, end, allocated, first: next, next, synced: next, wants_mark: false })
+    }
+
+    fn info(&self) -> LogInfo {
+        LogInfo {
+            number: self.number,
+            file_bytes: self.allocated,
+            bytes: Some(self.end - FILE_HEAD_BYTES),
+            first_record: Some(self.first),
+            records: Some(self.next - self.first),
+            synced_records: Some(self.synced - self.first),
+            is_covered: false,
+        }
     }
 
     fn write(&mut self, records: &[Vec<u8>], syncs: bool) -> std::result::Result<(), Failure> {
@@ -399,9 +457,10 @@ impl Target {
             return Err(Failure { error: failed(&self.path, &error), is_final: cleared.is_err() });
         }
         (self.end, self.next) = (end, next);
-        (self.is_synced, self.wants_mark) = (syncs, false);
+        self.wants_mark = false;
         if syncs {
             self.file.sync().map_err(|error| Failure { error: failed(&self.path, &error), is_final: true })?;
+            self.synced = self.next;
             self.wants_mark = true;
             self.put_mark();
         }

@@ -17,10 +17,11 @@ use diligence_storage::key_file::KeyFile;
 use diligence_storage::segment::{FormatChoice, Segment};
 use parking_lot::{Condvar, Mutex};
 
+use crate::checkpoints::{CheckpointInfo, CheckpointRecord, Checkpoints};
 use crate::files::{Purpose, RecordFile, damaged, failed, parent_of};
 use crate::image;
 use crate::lock::ReadersLock;
-use crate::log::Log;
+use crate::log::{Log, LogInfo};
 use crate::past::{PastFiles, Retained};
 use crate::replay::{LostIndex, Replay, Replayed, Surroundings};
 use crate::segments::{SegmentSizes, Segments, Wear};
@@ -61,23 +62,6 @@ impl StoreOptions {
     }
 }
 
-/// The checkpoints of a folder since it was opened.
-#[derive(Clone, Debug, Default)]
-pub struct Checkpoints {
-    /// How many were made.
-    pub total: u64,
-    /// How many failed.
-    pub failed_total: u64,
-    /// How long the last one took.
-    pub took: Duration,
-    /// Bytes of its image.
-    pub image_bytes: u64,
-    /// Bytes of the logs that it made superfluous.
-    pub log_bytes: u64,
-    /// Why the last one that failed did.
-    pub failure: Option<Error>,
-}
-
 /// A database's folder. Used from any thread.
 pub struct Store {
     pub(crate) options: StoreOptions,
@@ -87,7 +71,7 @@ pub struct Store {
     past: Arc<PastFiles>,
     /// One checkpoint at a time.
     kept: Mutex<Kept>,
-    checkpoints: Mutex<Checkpoints>,
+    checkpoints: Mutex<CheckpointRecord>,
     lost_indexes: Vec<LostIndex>,
     stop: Mutex<bool>,
     stopped: Condvar,
@@ -211,27 +195,37 @@ impl Store {
     /// As [`checkpoint`](Self::checkpoint). Clusters of the tables in `whole` are written anew if any of their rows is
     /// gone, and not only if many are. Fails as that does.
     pub fn checkpoint_with(&self, whole: &HashSet<ObjectId>) -> Result<()> {
-        let began = Instant::now();
+        let (began_us, began) = (micros_now(), Instant::now());
         let made = self.write_checkpoint(whole);
-        let mut checkpoints = self.checkpoints.lock();
-        match &made {
-            Ok(Some((image_bytes, log_bytes))) => {
-                checkpoints.total += 1;
-                (checkpoints.image_bytes, checkpoints.log_bytes) = (*image_bytes, *log_bytes);
-                checkpoints.took = began.elapsed();
-            }
-            Ok(None) => {}
-            Err(error) => {
-                checkpoints.failed_total += 1;
-                checkpoints.failure = Some(error.clone());
-            }
+        if let Some(outcome) = made.clone().transpose() {
+            self.checkpoints.lock().add(began_us, began.elapsed(), outcome);
         }
         made.map(|_| ())
     }
 
     /// The checkpoints since the folder was opened.
     pub fn checkpoints(&self) -> Checkpoints {
-        self.checkpoints.lock().clone()
+        self.checkpoints.lock().totals.clone()
+    }
+
+    /// The last checkpoints since the folder was opened, oldest first, with those that failed.
+    pub fn last_checkpoints(&self) -> Vec<CheckpointInfo> {
+        self.checkpoints.lock().last()
+    }
+
+    /// The logs that are in the folder, oldest first. Fails with kind `File` if the folder cannot be read.
+    pub fn logs(&self) -> Result<Vec<LogInfo>> {
+        let StoreOptions { folder, disk, .. } = &self.options;
+        let mut logs = self.log.files()?;
+        // One that was begun meanwhile covers them all, and what it made superfluous is still listed.
+        let newest = Purpose::Image.numbers(&**disk, folder)?.pop().unwrap_or_default();
+        logs.iter_mut().for_each(|log| log.is_covered = log.number < newest);
+        Ok(logs)
+    }
+
+    /// Bytes of records in the present log.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes()
     }
 
     /// Makes a checkpoint. Gives the bytes of its image and of the logs before it; nothing if there is none now.

@@ -829,6 +829,36 @@ fn rows_that_fill_a_cluster_move_before_the_log_is_long() {
 }
 
 #[test]
+fn the_log_says_what_is_synced() {
+    let disk = Arc::new(CrashDisk::default());
+    let (catalog, store) = open(disk.clone()).unwrap();
+    let log = store.log_for_tests();
+    let present = || store.logs().unwrap().pop().unwrap();
+    assert_eq!((present().number, present().records, present().synced_records), (1, Some(0), Some(0)));
+    Operation::Create { table: "t".into(), values: vec![1] }.run(&catalog, &store).unwrap();
+    let before = present();
+    assert!(before.records > Some(0) && before.synced_records == before.records, "{before:?}");
+    assert!(before.bytes > Some(0) && before.bytes < Some(before.file_bytes), "{before:?}");
+    // Rows of a statement that goes on are written, and not synced.
+    let values = (0..200_000).collect::<Vec<_>>();
+    let staged = diligence_catalog::journal::Journal::stage(&*log, &[rows(&values).into()]).unwrap();
+    let during = present();
+    assert!(during.records > before.records && during.synced_records == before.records, "{during:?}");
+    drop(staged);
+    store.checkpoint().unwrap();
+    let [after] = store.logs().unwrap().try_into().unwrap();
+    assert_eq!((after.number, after.first_record), (2, during.first_record.zip(during.records).map(|(a, b)| a + b)));
+    // An earlier one is told from the beginning of the one behind it.
+    Operation::Change { table: "t".into(), deleted: vec![], inserted: vec![2] }.run(&catalog, &store).unwrap();
+    let records = present().records;
+    drop((catalog, store, log));
+    let (_catalog, store) = open(disk).unwrap();
+    let [earlier, present] = store.logs().unwrap().try_into().unwrap();
+    assert_eq!((earlier.number, earlier.bytes, earlier.records, earlier.synced_records), (2, None, records, records));
+    assert_eq!((present.number, present.records, present.is_covered), (3, Some(0), false));
+}
+
+#[test]
 fn one_process_has_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let lock = FolderLock::take(folder.path()).unwrap();

@@ -4,6 +4,7 @@ import { Board, pulse } from "./board.js";
 import { Chart } from "./chart.js";
 import { QueryError, queries, run, status } from "./client.js";
 import { Editor } from "./editor.js";
+import { Inspector } from "./inspect.js";
 import { Table, csv, tabbed } from "./table.js";
 import { ago, count, counted, duration, text } from "./format.js";
 import { byId, h, tabs } from "./dom.js";
@@ -29,8 +30,14 @@ const board = new Board((statement) => {
   chooseView("query");
   editor.append(statement);
 });
+const inspector = new Inspector((statement) => {
+  chooseView("query");
+  editor.append(statement);
+}, showValue);
 const chooseView = tabs(byId("views"), (view) => {
   keep("diligence.view", view);
+  if (view === "inspect") inspector.open();
+  else inspector.leave();
   look();
 });
 const chooseSide = tabs(byId("sideTabs"), (side) => side === "history" && drawHistory());
@@ -345,10 +352,11 @@ document.addEventListener("keydown", (event) => {
     start(event.shiftKey);
   } else if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
     if (byId("side").classList.contains("open")) closeSide();
+    else if (!byId("inspect").hidden) inspector.close();
     else stop();
-  } else if (event.altKey && ["1", "2"].includes(event.key)) {
+  } else if (event.altKey && ["1", "2", "3"].includes(event.key)) {
     event.preventDefault();
-    chooseView(["query", "board"][event.key - 1]);
+    chooseView(["query", "board", "inspect"][event.key - 1]);
   }
 });
 byId("run").addEventListener("click", () => start(false));

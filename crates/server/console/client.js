@@ -11,15 +11,15 @@ export class QueryError extends Error {
 }
 
 /**
- * Runs one statement. Gives `{columns, rows, more, query, notices}`, or `{command, rows, notices}` for one that does
+ * Runs one statement, with values for `$1` and so on. Gives `{columns, rows, more, query, notices}`, or `{command, rows, notices}` for one that does
  * something; stops reading, which cancels the query, at `rowsMax` rows. `arrived` is called with what is there each time some
  * rows are.
  */
-export async function run(sql, { signal, rowsMax, arrived } = {}) {
+export async function run(sql, { parameters, signal, rowsMax, arrived } = {}) {
   const response = await asked("/v1/sql", {
     method: "POST",
     headers: { "Content-Type": "application/json", Accept: "application/json" },
-    body: JSON.stringify({ sql }),
+    body: JSON.stringify({ sql, parameters }),
     signal,
   });
   const stream = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -17,7 +17,7 @@ use icu_locale_core::Locale;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use crate::enum_type::quoted;
+use crate::text::quoted_name;
 
 /// How texts are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -198,11 +198,11 @@ impl fmt::Display for Collation {
     /// As a statement has to write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.schema {
-            Some(schema) => write!(f, "{}.", quoted(schema))?,
+            Some(schema) => write!(f, "{}.", quoted_name(schema))?,
             None if self.is_default() => return f.write_str("\"default\""),
             None => {}
         }
-        f.write_str(&quoted(&self.name))
+        f.write_str(&quoted_name(&self.name))
     }
 }
 

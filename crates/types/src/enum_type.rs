@@ -9,6 +9,8 @@ use std::fmt;
 use arrow::array::StringViewArray;
 use diligence_base::{Error, Result};
 
+use crate::text::quoted_name;
+
 /// An enum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EnumType {
@@ -109,18 +111,9 @@ impl fmt::Display for EnumType {
             return write!(f, "ENUM({})", labels.collect::<Vec<_>>().join(", "));
         }
         if let Some(schema) = &self.schema {
-            write!(f, "{}.", quoted(schema))?;
+            write!(f, "{}.", quoted_name(schema))?;
         }
-        f.write_str(&quoted(&self.name))
-    }
-}
-
-/// A name as a statement has to write it.
-pub(crate) fn quoted(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit();
-    match name.chars().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
+        f.write_str(&quoted_name(&self.name))
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use arrow::array::ArrayRef;
 use diligence_native::SegmentSizes;
 
+use crate::test_sessions::{in_folder, number, run, shown};
 use crate::{Database, DatabaseOptions};
 
 fn open(folder: &Path) -> Database {
@@ -832,4 +833,47 @@ fn a_statement_may_bring_more_rows_than_there_is_memory() {
     let database = open();
     let found = lines(&database, question);
     assert!(found.contains(expected), "{found}");
+}
+
+#[test]
+fn the_log_and_the_checkpoints_are_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let database = open(&path);
+    let session = database.session();
+    let asked = |sql: &str| shown(&session.execute(sql).and_then(|result| result.collect()).unwrap());
+    let log = "SELECT number, bytes > 0 AS has, records > 0 AS some, synced_records = records AS synced, covered \
+               FROM system.log ORDER BY number";
+    run(&session, "CREATE TABLE t (a INT)");
+    run(&session, "INSERT INTO t SELECT * FROM generate_series(1, 1000)");
+    assert_eq!(asked(log), ["1 true true true no"]);
+    assert!(asked("SELECT * FROM system.checkpoints").is_empty());
+    run(&session, "CHECKPOINT");
+    assert_eq!(asked(log), ["2 false false true no"], "the log before the image is gone");
+    let checkpoints = "SELECT number, state, image_bytes > 0 AS image, log_bytes > 0 AS log, error IS NULL AS well, \
+                       made_total, failed_total, now() - began::timestamptz < INTERVAL '1 hour' AS lately \
+                       FROM system.checkpoints ORDER BY number";
+    assert_eq!(asked(checkpoints), ["1 made true true true 1 0 true"]);
+    // Something is in the way of the image.
+    std::fs::create_dir(path.join("image.new")).unwrap();
+    run(&session, "INSERT INTO t VALUES (1)");
+    assert!(database.checkpoint().is_err());
+    assert_eq!(asked(log), ["2  true true no", "3 false false true no"]);
+    std::fs::remove_dir(path.join("image.new")).unwrap();
+    run(&session, "CHECKPOINT");
+    let last = asked(checkpoints);
+    assert_eq!(last[1], "2 failed   false 1 1 true");
+    assert_eq!(last[2], "3 made true true true 2 1 true");
+    // As long as the past is retained, logs stay that no opening reads.
+    run(&session, "SET history_retention = '1h'");
+    run(&session, "INSERT INTO t VALUES (2)");
+    run(&session, "CHECKPOINT");
+    let covered = asked("SELECT covered, synced_records = records AS synced FROM system.log ORDER BY number");
+    assert_eq!(covered, ["yes true", "no true"]);
+    drop(session);
+    drop(database);
+    let reader = Database::open(DatabaseOptions { read_only: true, ..in_folder(&path) }).unwrap();
+    for table in ["log", "checkpoints"] {
+        assert_eq!(number(&reader.session(), &format!("SELECT count(*) FROM system.{table}")), 0, "{table}");
+    }
 }

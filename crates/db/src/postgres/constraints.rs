@@ -3,9 +3,10 @@
 
 use diligence_catalog::rules::{Deferral, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::{SessionSnapshot, declared_oid};
+use diligence_types::text::quoted_name;
 
 use super::declared::{Declared, Kind, declared};
-use super::definitions::{deferred, key_definition, quoted, reference_definition};
+use super::definitions::{deferred, key_definition, reference_definition};
 use super::rows::Cell;
 use super::triggers::{self, TriggerConstraint};
 
@@ -156,8 +157,8 @@ fn reference_constraint(of: &Declared, place: usize, reference: &Reference, refe
     let unproven = unproven(of.table.rules(), &reference.name);
     let text = |name: &str| format!("{}{unproven}", reference_definition(reference, name));
     let name = &referred.object.name;
-    let whole = text(&format!("{}.{}", quoted(&name.schema), quoted(&name.name)));
-    let short = Some((text(&quoted(&name.name)), referred.schema_oid, referred.object.oid()));
+    let whole = text(&format!("{}.{}", quoted_name(&name.schema), quoted_name(&name.name)));
+    let short = Some((text(&quoted_name(&name.name)), referred.schema_oid, referred.object.oid()));
     let set = &reference.set_columns;
     let set = if set.is_empty() { Cell::Null } else { of.columns(set) };
     let (own, others) = (of.columns(&reference.columns), referred.columns(&reference.referred));

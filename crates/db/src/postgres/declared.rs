@@ -4,22 +4,23 @@
 //! Keys, conditions and references have no numbers of their own. Each gets one from the table's number and its place
 //! among the table's, so that joins find it as long as the table stays as it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::Field;
+use diligence_base::ids::ObjectId;
 use diligence_catalog::operator_classes::{default_class, method_oid, named_class};
 use diligence_catalog::rules::{Identity, Key, KeyKind};
 use diligence_catalog::{
     NativeTable, Object, Piece, PieceRows, Relation, SessionSnapshot, declared_oid, shown_default,
 };
 use diligence_types::SqlType;
+use diligence_types::text::quoted_name;
 use sqlparser::ast::Expr;
 
 use super::collations::collation_oid;
 use super::definitions::{
-    collated_column, index_definition, key_condition, key_expressions, key_parts, key_types, quoted,
-    short_index_definition,
+    collated_column, index_definition, key_condition, key_expressions, key_parts, key_types, short_index_definition,
 };
 use super::roles;
 use super::rows::Cell;
@@ -194,23 +195,32 @@ fn expression_name(expression: &Expr) -> &str {
     }
 }
 
-/// Whether a table has indexes, how many conditions, and whether it has triggers, refers to others or others to
-/// it.
-pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32, bool) {
+/// Whether a table has indexes.
+pub(super) fn has_indexes(object: &Object) -> bool {
+    matches!(&object.relation, Relation::Native(table) if !table.rules().keys.is_empty())
+}
+
+/// The tables that others refer to.
+pub(super) fn referred(snapshot: &SessionSnapshot) -> HashSet<ObjectId> {
+    let tables = snapshot.catalog.objects().filter_map(|object| match &object.relation {
+        Relation::Native(table) => Some(table),
+        _ => None,
+    });
+    tables
+        .flat_map(|table| table.rules().references.iter().map(|reference| reference.table).collect::<Vec<_>>())
+        .collect()
+}
+
+/// How many conditions a table has, and whether it has triggers, refers to others or is one of those that are
+/// `referred` to.
+pub(super) fn summary(referred: &HashSet<ObjectId>, object: &Object) -> (i32, bool) {
     let Relation::Native(table) = &object.relation else {
-        return (false, 0, !object.relation.triggers().is_empty());
+        return (0, !object.relation.triggers().is_empty());
     };
     let rules = table.rules();
-    let is_referred = || {
-        snapshot.catalog.objects().any(|other| match &other.relation {
-            Relation::Native(other) => other.rules().references.iter().any(|reference| reference.table == object.id),
-            _ => false,
-        })
-    };
     (
-        !rules.keys.is_empty(),
         rules.checks.len() as i32,
-        !rules.triggers.is_empty() || !rules.references.is_empty() || is_referred(),
+        !rules.triggers.is_empty() || !rules.references.is_empty() || referred.contains(&object.id),
     )
 }
 
@@ -319,8 +329,9 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             let expressions = key.computed.as_ref().map_or(&[][..], |computed| &computed.expressions);
             let collated = |place: usize| collated_column(expressions.get(place)?.as_ref()?);
             let columns = key_parts(key).into_iter().enumerate();
-            let columns = columns.map(|(place, text)| collated(place).map_or(text, |name| quoted(&name)));
-            let parts = columns.chain(key.included().iter().map(|name| quoted(name)));
+            let columns =
+                columns.map(|(place, text)| collated(place).map_or(text, |name| quoted_name(&name).into_owned()));
+            let parts = columns.chain(key.included().iter().map(|name| quoted_name(name).into_owned()));
             let texts = std::iter::once((whole, short)).chain(parts.map(|text| (text.clone(), text)));
             rows.extend(texts.enumerate().map(|(part, (text, short))| {
                 vec![of.number(Kind::Index, place), Cell::Number(part as i64), text.into(), short.into()]
@@ -471,7 +482,7 @@ pub(super) fn serials(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |(object, sequence): &(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)| {
         let (table, column) = sequence.options.owner.as_ref()?;
         let table = tables.iter().find(|of| of.object.id == *table)?;
-        let own = format!("{}.{}", quoted(&object.name.schema), quoted(&object.name.name));
+        let own = format!("{}.{}", quoted_name(&object.name.schema), quoted_name(&object.name.name));
         Some(vec![table.object.oid().into(), column.as_str().into(), own.into()])
     };
     sequences(snapshot).iter().filter_map(row).collect()

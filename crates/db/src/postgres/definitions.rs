@@ -4,39 +4,38 @@ use diligence_catalog::operator_classes::default_class;
 use diligence_catalog::rules::{Deferral, Key, KeyKind, PartForm, Reference, ReferenceAction};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, RelationName};
 use diligence_types::SqlType;
+use diligence_types::text::quoted_name;
 use sqlparser::ast::Expr;
 
-/// A name as it is written: in quotes, where it must be.
-pub(super) fn quoted(name: &str) -> String {
-    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
 fn list(names: &[String]) -> String {
-    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+    names.iter().map(|name| quoted_name(name)).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn qualified(name: &RelationName) -> String {
     match name.schema.as_str() {
-        DEFAULT_SCHEMA => quoted(&name.name),
-        schema => format!("{}.{}", quoted(schema), quoted(&name.name)),
+        DEFAULT_SCHEMA => quoted_name(&name.name).into_owned(),
+        schema => format!("{}.{}", quoted_name(schema), quoted_name(&name.name)),
     }
 }
 
 /// `CREATE INDEX …`, as `pg_get_indexdef` shows it.
 pub(crate) fn index_definition(of: &NativeTable, table: &RelationName, key: &Key) -> String {
     let unique = if key.kind.is_unique() { "UNIQUE " } else { "" };
-    let table = format!("{}.{}", quoted(&table.schema), quoted(&table.name));
+    let table = format!("{}.{}", quoted_name(&table.schema), quoted_name(&table.name));
     let condition = key_condition(key).map(|condition| format!(" WHERE ({condition})")).unwrap_or_default();
-    format!("CREATE {unique}INDEX {} ON {table} {}{condition}", quoted(&key.name), how(of, key, true))
+    format!("CREATE {unique}INDEX {} ON {table} {}{condition}", quoted_name(&key.name), how(of, key, true))
 }
 
 /// The same as it is shown to people: without a schema that is not needed, and without parentheses.
 pub(super) fn short_index_definition(of: &NativeTable, table: &RelationName, key: &Key) -> String {
     let unique = if key.kind.is_unique() { "UNIQUE " } else { "" };
     let condition = key_condition(key).map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
-    format!("CREATE {unique}INDEX {} ON {} {}{condition}", quoted(&key.name), qualified(table), how(of, key, false))
+    format!(
+        "CREATE {unique}INDEX {} ON {} {}{condition}",
+        quoted_name(&key.name),
+        qualified(table),
+        how(of, key, false)
+    )
 }
 
 /// The access method, the columns and the parameters; if it is `whole`, with each operator in parentheses.
@@ -51,7 +50,7 @@ fn how(of: &NativeTable, key: &Key, whole: bool) -> String {
         let PartForm { operator_class, is_descending, nulls_first, .. } = key.part(place);
         let by_default = types.get(place).and_then(|sql_type| default_class(key.method(), sql_type.as_ref()?));
         let class = operator_class.filter(|name| by_default.is_none_or(|class| class.name != name));
-        let class = class.map(|name| format!(" {}", quoted(&name))).unwrap_or_default();
+        let class = class.map(|name| format!(" {}", quoted_name(&name))).unwrap_or_default();
         let order = match (is_descending, nulls_first) {
             (false, false) => "",
             (false, true) => " NULLS FIRST",
@@ -64,7 +63,7 @@ fn how(of: &NativeTable, key: &Key, whole: bool) -> String {
     let parts = key_parts(key).into_iter().enumerate().map(part).collect::<Vec<_>>().join(", ");
     let nulls = if key.nulls_are_equal && key.kind.is_unique() { " NULLS NOT DISTINCT" } else { "" };
     let options = key.form.as_ref().map_or(&[][..], |form| &form.options);
-    let options = options.iter().map(|(name, value)| format!("{}={}", quoted(name), option_value(value)));
+    let options = options.iter().map(|(name, value)| format!("{}={}", quoted_name(name), option_value(value)));
     let options = options.collect::<Vec<_>>().join(", ");
     let options = if options.is_empty() { options } else { format!(" WITH ({options})") };
     format!("USING {} ({parts}){}{nulls}{options}", key.method(), including(key))
@@ -72,7 +71,7 @@ fn how(of: &NativeTable, key: &Key, whole: bool) -> String {
 
 /// A parameter's value: in quotes, unless it is a name.
 fn option_value(value: &str) -> String {
-    let is_name = quoted(value) == value && !matches!(value, "true" | "false" | "on");
+    let is_name = quoted_name(value) == value && !matches!(value, "true" | "false" | "on");
     if is_name { value.to_owned() } else { format!("'{}'", value.replace('\'', "''")) }
 }
 
@@ -103,7 +102,8 @@ pub(super) fn collated_column(expression: &Expr) -> Option<String> {
 /// The columns of a key as they are written: those of the table in quotes, where they must be.
 pub(super) fn key_parts(key: &Key) -> Vec<String> {
     let is_column = |place: usize| key.computed.as_ref().is_none_or(|computed| computed.expressions[place].is_none());
-    let part = |(place, name): (usize, &String)| if is_column(place) { quoted(name) } else { name.clone() };
+    let part =
+        |(place, name): (usize, &String)| if is_column(place) { quoted_name(name).into_owned() } else { name.clone() };
     key.columns.iter().enumerate().map(part).collect()
 }
 

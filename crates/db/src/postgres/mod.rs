@@ -42,7 +42,7 @@ use diligence_catalog::{
     View,
 };
 use diligence_types::SqlType;
-use diligence_types::text::zones;
+use diligence_types::text::{quoted_name, zones};
 
 use collations::{collation_oid, own_collation};
 use declared::IndexClass;
@@ -112,15 +112,6 @@ impl Listed {
     }
 }
 
-/// A name as it is written: in quotes, where it would be read as another one without them.
-fn identifier(name: &str) -> String {
-    let is_plain = |(place, c): (usize, char)| c == '_' || c.is_ascii_lowercase() || place > 0 && c.is_ascii_digit();
-    match !name.is_empty() && name.chars().enumerate().all(is_plain) {
-        true => name.to_owned(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
-}
-
 /// Every relation. With `columns` files that nobody has used yet are opened; one that cannot be has none.
 fn relations(snapshot: &SessionSnapshot, columns: bool) -> Vec<Listed> {
     let own = snapshot
@@ -165,11 +156,12 @@ fn schemas(snapshot: &SessionSnapshot) -> Vec<(String, u32)> {
 
 fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let listed = relations(snapshot, true).into_iter().chain(composite_relations(snapshot)).collect::<Vec<_>>();
+    let referred = declared::referred(snapshot);
     let row = |listed: &Listed| {
         let columns = listed.columns.as_ref().map_or(0, |columns| columns.fields().len() as i32);
         let (is_view, is_composite) = (listed.kind == "v", listed.kind == "c");
-        let of_object = |object: &Object| declared::summary(snapshot, object);
-        let (has_indexes, checks, has_references) = listed.object.as_ref().map_or((false, 0, false), of_object);
+        let of_object = |object: &Object| declared::summary(&referred, object);
+        let (checks, has_references) = listed.object.as_ref().map_or((0, false), of_object);
         vec![
             listed.oid.into(),
             listed.name.as_str().into(),
@@ -188,7 +180,7 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             listed.rows(),
             0.into(),
             0.into(),
-            has_indexes.into(),
+            listed.object.as_ref().is_some_and(declared::has_indexes).into(),
             false.into(),
             listed.persistence().into(),
             listed.kind.into(),
@@ -289,13 +281,12 @@ fn materialized_views(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |listed: Listed| {
         let object = listed.object.as_ref()?;
         let definition = object.relation.materialized()?.query.clone();
-        let (has_indexes, ..) = declared::summary(snapshot, object);
         Some(vec![
             listed.schema.as_str().into(),
             listed.name.as_str().into(),
             roles::owner_name(snapshot, listed.object.as_ref()),
             Cell::Null,
-            has_indexes.into(),
+            declared::has_indexes(object).into(),
             listed.is_populated().into(),
             definition.into(),
             listed.oid.into(),
@@ -309,8 +300,7 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     listed
         .map(|listed| {
             let flag = || Cell::Flag(false);
-            let summary = |object: &Object| declared::summary(snapshot, object).0;
-            let has_indexes = Cell::Flag(listed.object.as_ref().is_some_and(summary));
+            let has_indexes = Cell::Flag(listed.object.as_ref().is_some_and(declared::has_indexes));
             let owner = roles::owner_name(snapshot, listed.object.as_ref());
             vec![listed.schema.into(), listed.name.into(), owner, Cell::Null, has_indexes, flag(), flag(), flag()]
         })
@@ -692,9 +682,9 @@ fn class_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let names = all.iter().map(|(name, oid)| (*oid, name.as_str())).collect::<BTreeMap<_, _>>();
     let row = |oid: Cell, schema: u32, name: &str| {
         let of = names.get(&schema).copied().unwrap_or_default();
-        let (shown, of) = (identifier(name), identifier(of));
+        let (shown, of) = (quoted_name(name), quoted_name(of));
         let whole = format!("{of}.{shown}");
-        vec![oid, schema.into(), shown.into(), whole.into()]
+        vec![oid, schema.into(), shown.into_owned().into(), whole.into()]
     };
     let own = relations(snapshot, false).into_iter().map(|listed| {
         let schema = numbers.get(listed.schema.as_str()).copied().unwrap_or_default();

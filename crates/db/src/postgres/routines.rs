@@ -8,8 +8,8 @@ use diligence_catalog::authority::{Language, Subject};
 use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::{Argument, ArgumentMode, Object, POSTGRES_SCHEMA, Relation, Routine, SessionSnapshot};
 use diligence_types::functions;
+use diligence_types::text::quoted_name;
 
-use super::definitions::quoted;
 use super::listed_types::listed_types;
 use super::roles;
 use super::rows::Cell;
@@ -193,9 +193,9 @@ pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         let signature = routine.signature();
         vec![
             object.oid().into(),
-            quoted(name).into(),
+            quoted_name(name).into_owned().into(),
             snapshot.schema_oid(&object.name.schema).unwrap_or_default().into(),
-            format!("{}.{}", quoted(&object.name.schema), quoted(name)).into(),
+            format!("{}.{}", quoted_name(&object.name.schema), quoted_name(name)).into(),
             signature.types().into(),
             signature.declared(true).into(),
             signature.declared(false).into(),

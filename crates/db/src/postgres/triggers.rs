@@ -3,8 +3,9 @@
 use diligence_base::ids::ObjectId;
 use diligence_catalog::rules::Deferral;
 use diligence_catalog::{Object, SessionSnapshot, Trigger, TriggerEvent};
+use diligence_types::text::quoted_name;
 
-use super::definitions::{qualified, quoted};
+use super::definitions::qualified;
 use super::rows::Cell;
 
 /// Triggers have numbers from here down, far from those of objects: so many for a table.
@@ -94,7 +95,7 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 /// The statements that make them, by their numbers, and these without the schema of what is found without one.
 pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |(oid, object, trigger): (i64, &Object, &Trigger)| {
-        let whole = format!("{}.{}", quoted(&object.name.schema), quoted(&object.name.name));
+        let whole = format!("{}.{}", quoted_name(&object.name.schema), quoted_name(&object.name.name));
         let short = trigger.definition(&qualified(&object.name));
         vec![Cell::Number(oid), trigger.definition(&whole).into(), short.into()]
     };

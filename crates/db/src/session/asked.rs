@@ -7,6 +7,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::HistoryState;
 use diligence_catalog::authority::SIGNAL_BACKEND;
 use diligence_engine::stages::{Level, Message, caller};
+use diligence_native::{CheckpointInfo, LogInfo};
 use diligence_remote::Server;
 use diligence_sql::{ChannelStep, PreparedInfo, SettingsSink};
 
@@ -115,5 +116,13 @@ impl SessionView for Parts {
 
     fn attached(&self) -> Vec<Arc<Server>> {
         self.database.servers().all()
+    }
+
+    fn logs(&self) -> Result<Vec<LogInfo>> {
+        self.database.logs()
+    }
+
+    fn checkpoints(&self) -> Vec<CheckpointInfo> {
+        self.database.last_checkpoints()
     }
 }

@@ -45,6 +45,7 @@ pub(super) static FILES: &[File] = &[
     file!("/console/editor.js", "editor.js", SCRIPT),
     file!("/console/format.js", "format.js", SCRIPT),
     file!("/console/history.js", "history.js", SCRIPT),
+    file!("/console/inspect.js", "inspect.js", SCRIPT),
     file!("/console/plan.js", "plan.js", SCRIPT),
     file!("/console/rows.js", "rows.js", SCRIPT),
     file!("/console/sql.js", "sql.js", SCRIPT),

@@ -305,7 +305,7 @@ fn storage(text: &mut Text, status: &Status) {
     text.one("temp_read_bytes_total", "counter", "Bytes read of them.", temp.read_bytes_total);
 }
 
-/// Checkpoints of a database on disk.
+/// The log and the checkpoints of a database on disk.
 fn checkpoints(text: &mut Text, service: &Service) {
     let Some(checkpoints) = service.database().checkpoints() else { return };
     text.one("checkpoints_total", "counter", "Checkpoints since the start.", checkpoints.total);
@@ -317,6 +317,9 @@ fn checkpoints(text: &mut Text, service: &Service) {
         u64::try_from(checkpoints.took.as_micros()).unwrap_or(u64::MAX),
     );
     text.one("checkpoint_image_bytes", "gauge", "Bytes of its image.", checkpoints.image_bytes);
+    text.one("checkpoint_log_bytes", "gauge", "Bytes of the logs before it.", checkpoints.log_bytes);
+    let log_bytes = service.database().log_bytes().unwrap_or_default();
+    text.one("log_bytes", "gauge", "Bytes of records in the present log.", log_bytes);
 }
 
 /// Times of statements by door, and their errors by SQLSTATE.

@@ -12,6 +12,7 @@ use super::errors::{invalid_argument, value_error};
 use super::printing::braced;
 use super::{Body, Call};
 use crate::sql_type::Category;
+use crate::text::quoted_name;
 use crate::{SqlType, text};
 
 /// Declares the functions.
@@ -588,7 +589,7 @@ pub(super) fn formatted<'t>(pattern: &str, argument: &dyn Fn(usize) -> Result<Op
         let value = argument(at)?;
         let text = match (kind, value) {
             ('s', value) => Cow::Borrowed(value.unwrap_or("")),
-            ('I', Some(value)) => quote_ident(value),
+            ('I', Some(value)) => quoted_name(value),
             ('I', None) => return Err(value_error("null values cannot be formatted as an SQL identifier", "22004")),
             ('L', Some(value)) => Cow::Owned(quote_literal(value)),
             ('L', None) => Cow::Borrowed("NULL"),
@@ -624,35 +625,13 @@ fn digits(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<Option<
     Ok(number)
 }
 
-/// Words that need quotes where a name stands.
-const RESERVED: &str = " all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean \
-    both case cast char character check coalesce collate collation column concurrently constraint create cross \
-    current_catalog current_date current_role current_schema current_time current_timestamp current_user dec decimal \
-    default deferrable desc distinct do else end except exists extract false fetch float for foreign freeze from full \
-    grant greatest group grouping having ilike in initially inner inout int integer intersect interval into is isnull join \
-    lateral leading least left like limit localtime localtimestamp national natural nchar none normalize not notnull null \
-    nullif numeric offset on only or order out outer overlaps overlay placing position precision primary real references \
-    returning right row select session_user setof similar smallint some substring symmetric table tablesample then time \
-    timestamp to trailing treat trim true union unique user using values varchar variadic verbose when where window with \
-    xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable ";
-
-fn quote_ident(name: &str) -> Cow<'_, str> {
-    let mut bytes = name.bytes();
-    let starts = bytes.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'_');
-    let is_plain = bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    match starts && is_plain && !RESERVED.split_ascii_whitespace().any(|word| word == name) {
-        true => Cow::Borrowed(name),
-        false => Cow::Owned(format!("\"{}\"", name.replace('"', "\"\""))),
-    }
-}
-
 fn quote_literal(text: &str) -> String {
     let escape = if text.contains('\\') { "E" } else { "" };
     format!("{escape}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 fn quoted(catalog: &mut Catalog) {
-    catalog.add("quote_ident(text) -> text", kernel!(|a: &str| quote_ident(a)));
+    catalog.add("quote_ident(text) -> text", kernel!(|a: &str| quoted_name(a)));
     catalog.add("quote_literal(text) -> text", kernel!(|a: &str| quote_literal(a)));
     catalog
         .add("quote_nullable(text) -> text", kernel!(|a: Option<&str>| a.map_or("NULL".to_owned(), quote_literal)))

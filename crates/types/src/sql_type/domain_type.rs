@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::SqlType;
-use crate::enum_type::quoted;
+use crate::text::quoted_name;
 
 /// A domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,9 +50,9 @@ impl DomainType {
 impl fmt::Display for DomainType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(schema) = &self.schema {
-            write!(f, "{}.", quoted(schema))?;
+            write!(f, "{}.", quoted_name(schema))?;
         }
-        f.write_str(&quoted(&self.name))
+        f.write_str(&quoted_name(&self.name))
     }
 }
 

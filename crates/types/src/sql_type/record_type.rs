@@ -185,9 +185,9 @@ impl fmt::Display for RecordType {
             None => f.write_str(HEAD),
             Some(CompositeName { schema, name, .. }) => {
                 if let Some(schema) = schema {
-                    write!(f, "{}.", crate::enum_type::quoted(schema))?;
+                    write!(f, "{}.", crate::text::quoted_name(schema))?;
                 }
-                f.write_str(&crate::enum_type::quoted(name))
+                f.write_str(&crate::text::quoted_name(name))
             }
         }
     }

@@ -3,6 +3,7 @@
 //! * [`numbers`] and [`decimals`]: booleans, integers, floats; `numeric`.
 //! * [`datetime`], [`interval`], [`calendar`] and [`zones`]: dates, times, and where it is how late.
 //! * [`strings`], [`bytes`] and [`json`]: `varchar(n)`, `char(n)` and `name`; `bytea` and `uuid`; `json` and `jsonb`.
+//! * [`names`]: what stands for tables, columns and types in statements.
 //! * [`literals`]: the braces, parentheses and quotes of arrays, records and maps.
 //! * [`read`] and [`print`] do all this to whole arrays; [`forms`] has Arrow's own writers do it.
 //!
@@ -21,6 +22,7 @@ pub(crate) mod interval;
 pub(crate) mod json;
 mod literals;
 mod multiranges;
+mod names;
 pub mod networks;
 pub(crate) mod numbers;
 mod options;
@@ -42,6 +44,7 @@ pub use self::decimals::numeric_type_of;
 pub use self::forms::Forms;
 pub use self::literals::array_type_of;
 pub use self::multiranges::Multirange;
+pub use self::names::quoted_name;
 pub use self::options::ReadOptions;
 pub use self::print::Printer;
 pub(crate) use self::ranges::value_of as range_value;
