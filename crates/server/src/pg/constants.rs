@@ -65,7 +65,7 @@ pub(super) fn apart(text: &str) -> Option<Apart> {
         text.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
             && text.as_bytes().get(start.len()).is_some_and(u8::is_ascii_whitespace)
     };
-    if text.len() > TEXT_BYTES_MAX || !STARTS.iter().any(|start| is_start(&start)) {
+    if text.len() > TEXT_BYTES_MAX || !STARTS.iter().any(is_start) {
         return None;
     }
     let out = Apart { text: String::with_capacity(text.len()), constants: Vec::new() };
