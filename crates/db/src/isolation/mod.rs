@@ -1,6 +1,11 @@
 //! Tests of what transactions see of each other at each isolation level: scenarios that are written down, with their
-//! outcomes (`scenarios`).
+//! outcomes (`scenarios`), and random histories that are searched for anomalies (`histories`).
 
+mod checker;
+mod checker_tests;
+mod graph;
+mod histories;
+mod history;
 mod scenarios;
 
 use crate::Session;
