@@ -20,6 +20,7 @@ mod forms;
 pub(crate) mod interval;
 pub(crate) mod json;
 mod literals;
+pub mod messages;
 mod multiranges;
 pub mod networks;
 pub(crate) mod numbers;
