@@ -50,7 +50,7 @@ fn differing(found: &[Vec<String>], expected: &[Vec<String>]) -> Vec<usize> {
 fn new_orders(folder: &Path, pair: usize) -> String {
     let file = folder.join("orders.parquet");
     format!(
-        "SELECT * REPLACE (o_orderkey + {} AS o_orderkey, o_totalprice + {pair} AS o_totalprice) \
+        "SELECT * REPLACE (o_orderkey + {} AS o_orderkey, (o_totalprice + {pair})::DECIMAL(15, 2) AS o_totalprice) \
          FROM '{}' WHERE o_orderkey % 100 = {pair}",
         8 * pair,
         file.display()
@@ -60,7 +60,7 @@ fn new_orders(folder: &Path, pair: usize) -> String {
 fn new_items(folder: &Path, pair: usize) -> String {
     let file = folder.join("lineitem.parquet");
     format!(
-        "SELECT * REPLACE (l_orderkey + {} AS l_orderkey, l_quantity + {pair} AS l_quantity) \
+        "SELECT * REPLACE (l_orderkey + {} AS l_orderkey, (l_quantity + {pair})::DECIMAL(15, 2) AS l_quantity) \
          FROM '{}' WHERE l_orderkey % 100 = {pair}",
         8 * pair,
         file.display()
