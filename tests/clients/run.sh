@@ -2,8 +2,8 @@
 # Talks to `diligence serve` with the real clients: psql, pgbench, psycopg 3, asyncpg, SQLAlchemy, pgjdbc, HTTP, and
 # ADBC's Flight SQL driver.
 #   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
-# psql comes from Debian's package postgresql-client, pgbench from that of the server (without it, its step is left out),
-# pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless, which runs a source file; both are installed with
+# psql comes from Debian's package postgresql-client, pgbench from that of the server (without it, its step is left
+# out), pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless, which runs a source file; both are installed with
 # INSTALL_JAVA=1, and without them its step is left out); the Python clients are installed from PyPI into VENV
 # [default: target/clients-venv].
 set -euo pipefail

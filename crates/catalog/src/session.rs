@@ -89,7 +89,8 @@ struct SessionTransaction {
     isolation: Isolation,
     /// When, in microseconds since 1970.
     begun: i64,
-    /// Whether a statement has run that depends on what is there. Until then it sees what others commit, whatever the isolation.
+    /// Whether a statement has run that depends on what is there. Until then it sees what others commit, whatever the
+    /// isolation.
     has_seen: Arc<AtomicBool>,
 }
 

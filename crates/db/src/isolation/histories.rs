@@ -87,7 +87,7 @@ impl Actor<'_> {
         let list = |row: String| {
             let (key, values) = row.split_once(' ').unwrap_or((&row, ""));
             let values = values.split(',').filter(|value| !value.is_empty());
-            (key.parse().unwrap(), values.map(|value| value.trim().parse().unwrap()).collect())
+            (key.parse().unwrap(), values.map(|value| value.trim().parse().unwrap()).collect::<Vec<i64>>())
         };
         Ok(shown(&batches).into_iter().map(list).collect())
     }
@@ -148,7 +148,8 @@ impl Actor<'_> {
         let begun = self.scene.now();
         let rows = self.lists(&sql, &["40001", "40P01"])?;
         let is_of_others = !asked.iter().any(|list| self.appended_to.contains(list));
-        let values = |list| rows.iter().find(|(key, _)| *key == list).map_or(vec![], |(_, values)| values.clone());
+        let values =
+            |list: usize| rows.iter().find(|(key, _)| *key == list).map_or(vec![], |(_, values)| values.clone());
         let read = asked.into_iter().map(|list| ListStep::Read(list, values(list))).collect::<Vec<_>>();
         if is_of_others {
             let lifetime = (begun, self.scene.now());

@@ -488,7 +488,7 @@ fn shown(time: Duration) -> String {
     if time.is_zero() { "0".to_owned() } else { display(time) }
 }
 
-/// The words of the start-up parameter `options`. A backslash takes its meaning from what is behind it, such as a space.
+/// The words of the start-up parameter `options`. What is behind a backslash has no meaning, such as a space.
 fn option_words(options: &str) -> Vec<String> {
     let (mut words, mut word) = (Vec::new(), None::<String>);
     let mut characters = options.chars();

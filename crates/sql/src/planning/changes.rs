@@ -147,8 +147,8 @@ impl ChangedTable {
         }
     }
 
-    /// What rows have to be that come, whether their keys are there or not. Conditions of a view are looked at when rows
-    /// are written.
+    /// What rows have to be that come, whether their keys are there or not. Conditions of a view are looked at when
+    /// rows are written.
     pub(super) fn demanded(&self, table: &NativeTable) -> Demanded<'_> {
         let fields = table.schema().fields().iter().enumerate();
         let present = fields.filter(|(_, field)| !field.is_nullable()).map(|(place, _)| place).collect();

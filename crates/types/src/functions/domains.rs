@@ -34,7 +34,7 @@ fn check(given: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     })
 }
 
-/// TRUE for all rows. Fails where the first argument has a value, with an error made of the row and the texts behind it.
+/// TRUE for all rows. Fails where the first argument has a value, with an error of the row and the texts behind it.
 pub(super) fn tested(
     given: &[ColumnarValue],
     call: &Call<'_>,
