@@ -245,7 +245,13 @@ pub(crate) fn bind_new_rows(
         };
         // Defaults and what is generated are known when a conflict is looked for.
         let (relation, columns) = binder.with_generated(relation, columns, changed, withs)?;
-        let relation = binder.proposed(relation, &columns, &conflict.demanded, changed, withs)?;
+        // A column and no filter: one would be put together with those of the query, which leave rows out before it.
+        let demanded = binder.proposed(&columns, &conflict.demanded, changed, withs)?;
+        let demanded = demanded.map(|tests| (binder.column_for("proposed", &tests), tests));
+        let (relation, is_proposed) = match demanded {
+            Some((column, tests)) => (relation.mapped(vec![(column.clone(), tests)]), Some(column.scalar())),
+            None => (relation, None),
+        };
         let old = binder.from(&[old_rows(changed)], None, withs)?;
         let (mut names, number) = old_names(old.names, changed)?;
         let (new, mut conditions) = binder.key_of(conflict, &columns, changed, withs)?;
@@ -255,6 +261,7 @@ pub(crate) fn bind_new_rows(
             conditions.push(binder.compare(is_same, new, there)?);
         }
         conditions.extend(wanted);
+        conditions.extend(is_proposed);
         let (left, right) = (Box::new(relation), Box::new(old.relation));
         let join = JoinOf { kind: JoinKind::Left, left, right, on: Scalar::all(conditions) };
         names.pad(&binder, 0..1, 0..0);
@@ -499,22 +506,24 @@ impl Binder<'_> {
             there.withheld = Withheld::of(self.context.withheld(&changed_name()), &old);
             let excluded = Source::new(Some("excluded".to_owned()), proposed.clone());
             let both = Namespace::of(there).joined(Namespace::of_qualified(excluded))?;
-            let scan = self.proposed(scan, &proposed, &conflict.demanded, changed, withs)?;
+            let scan = match self.proposed(&proposed, &conflict.demanded, changed, withs)? {
+                Some(tests) => scan.filtered(tests),
+                None => scan,
+            };
             self.steps(scan, both, (number, vec![]), &conflict.steps(), Some(&proposed), changed, withs)
         })?;
         Ok(BoundJudgement { change, from })
     }
 
-    /// Rows that INSERT … ON CONFLICT proposes, if all of them are as the table demands. Fails with 23502 and 23514
-    /// where the query is run.
+    /// TRUE for rows that INSERT … ON CONFLICT proposes; `None` if nothing is demanded of them. Fails with 23502 and
+    /// 23514 where it is computed, if one is not as the table demands.
     fn proposed(
         &self,
-        relation: Relation,
         columns: &[Column],
         demanded: &Demanded<'_>,
         changed: &Changed<'_>,
         withs: &Withs<'_>,
-    ) -> Result<Relation> {
+    ) -> Result<Option<Scalar>> {
         let text = |text: &str| Scalar::Constant(Constant::text(text));
         let row = |column: &Column| match column.sql_type.is_vector() {
             true => column.scalar().cast(SqlType::Text, true),
@@ -536,7 +545,7 @@ impl Binder<'_> {
                 tests.push(test("proposed_check", self.condition(check, &level, "CHECK")?, name)?);
             }
         }
-        Ok(if tests.is_empty() { relation } else { relation.filtered(Scalar::all(tests)) })
+        Ok((!tests.is_empty()).then(|| Scalar::all(tests)))
     }
 
     /// RETURNING as a query of the rows that have been written.
