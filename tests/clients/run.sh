@@ -1,10 +1,11 @@
 #!/bin/bash
-# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, pgjdbc,
-# HTTP, and ADBC's Flight SQL driver.
+# Talks to `diligence serve` with the real clients: psql, pgbench, psycopg 3, asyncpg, SQLAlchemy, pgjdbc, HTTP, and
+# ADBC's Flight SQL driver.
 #   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
-# psql comes from Debian's package postgresql-client, pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless,
-# which runs a source file; both are installed with INSTALL_JAVA=1, and without them its step is left out); the Python
-# clients are installed from PyPI into VENV [default: target/clients-venv].
+# psql comes from Debian's package postgresql-client, pgbench from that of the server (without it, its step is left
+# out), pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless, which runs a source file; both are installed with
+# INSTALL_JAVA=1, and without them its step is left out); the Python clients are installed from PyPI into VENV
+# [default: target/clients-venv].
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
@@ -71,6 +72,7 @@ stop() { kill -TERM $server; wait $server; server=; }
 export PGCONNECT_TIMEOUT=10 PGDATABASE=diligence PGUSER=ann PGHOST=127.0.0.1
 start
 PGPORT=${postgres##*:} "$here/psql.sh"
+PGPORT=${postgres##*:} "$here/pgbench.sh"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/clients.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/startup.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/strangers.py"

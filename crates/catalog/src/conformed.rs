@@ -8,9 +8,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{About, Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
+use diligence_types::text::messages::{self, shown_as};
 
 use crate::RelationName;
-use crate::shown::shown_as;
 
 /// The error for a NULL where none may be.
 fn null_in(column: &str, table: &RelationName, batch: &RecordBatch, row: usize) -> Error {
@@ -25,20 +25,11 @@ fn null_in(column: &str, table: &RelationName, batch: &RecordBatch, row: usize) 
     Error::value(message).with_code("23502").with_detail(failing_row(batch, row)).with_about(about)
 }
 
-/// Bytes of a value that a message shows at most, as in PostgreSQL.
-const VALUE_BYTES_SHOWN: usize = 64;
-
 /// What a message says of a row that a constraint refuses.
 pub fn failing_row(batch: &RecordBatch, row: usize) -> String {
     let schema = batch.schema();
-    let values = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        let value = shown_as(column, row, SqlType::of_field(field).as_ref());
-        match value.char_indices().map(|(at, _)| at).take_while(|at| *at <= VALUE_BYTES_SHOWN).last() {
-            Some(end) if value.len() > VALUE_BYTES_SHOWN => format!("{}...", &value[..end]),
-            _ => value,
-        }
-    });
-    format!("Failing row contains ({}).", values.collect::<Vec<_>>().join(", "))
+    let columns = batch.columns().iter().zip(schema.fields());
+    messages::failing_row(columns.map(|(column, field)| shown_as(column, row, SqlType::of_field(field).as_ref())))
 }
 
 /// The logical types that a table's columns have: `Utf8View` for strings, plain values for dictionaries and run-end

@@ -18,13 +18,13 @@ use arrow_row::{RowConverter, Rows, SortField};
 use diligence_base::{About, Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
+use diligence_types::text::messages::shown_value;
 use diligence_types::{SqlType, functions};
 
 use crate::key_block::{KEY_BYTES_MAX, common};
 use crate::rules::Key;
 use crate::run::{Run, RunEnds};
 use crate::run_writer::RunWriter;
-use crate::shown::shown_value;
 
 /// Of a key that is too long for an index, so many bytes are as they are; the others become a hash.
 pub(crate) const LONG_KEY_BYTES: usize = KEY_BYTES_MAX - size_of::<u64>();

@@ -77,7 +77,6 @@ mod run_writer;
 mod sampled;
 pub mod sequence;
 mod session;
-mod shown;
 mod shown_default;
 mod signature;
 mod snapshot;

@@ -89,6 +89,16 @@ struct SessionTransaction {
     isolation: Isolation,
     /// When, in microseconds since 1970.
     begun: i64,
+    /// Whether a statement has run that depends on what is there. Until then it sees what others commit, whatever the
+    /// isolation.
+    has_seen: Arc<AtomicBool>,
+}
+
+impl SessionTransaction {
+    /// Whether its next statement sees what others have committed since the one before it.
+    fn sees_others(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted || !self.has_seen.load(Ordering::Acquire)
+    }
 }
 
 /// What a transaction sees of others.
@@ -165,8 +175,16 @@ impl SessionCatalogs {
     /// do not go together with that.
     pub fn refresh(&self) -> Result<()> {
         match &*self.inside.read() {
-            Some(inside) if inside.isolation == Isolation::ReadCommitted => inside.transaction.refresh(),
+            Some(inside) if inside.sees_others() => inside.transaction.refresh(),
             _ => Ok(()),
+        }
+    }
+
+    /// A statement runs that depends on what is there: in a transaction whose statements see one moment, that is the
+    /// moment.
+    pub fn note_seen(&self) {
+        if let Some(inside) = &*self.inside.read() {
+            inside.has_seen.store(true, Ordering::Release);
         }
     }
 
@@ -199,7 +217,8 @@ impl SessionCatalogs {
         }
         let transaction = Arc::new(Transaction::begin_as(self.base.clone(), self.owner()));
         transaction.see_start(isolation != Isolation::ReadCommitted);
-        *inside = Some(SessionTransaction { transaction, isolation, begun: micros_now() });
+        let (begun, has_seen) = (micros_now(), Arc::default());
+        *inside = Some(SessionTransaction { transaction, isolation, begun, has_seen });
         Ok(())
     }
 
@@ -276,12 +295,12 @@ impl SessionCatalogs {
         }
     }
 
-    /// A statement reads tables, in a transaction that sees one moment: if it is to be as if it had run alone, they
-    /// have to be the same when it ends.
+    /// A statement runs that reads tables: in a transaction that sees one moment, this is it at the latest, and if the
+    /// transaction is to be as if it had run alone, they have to be the same when it ends.
     pub fn note_read(&self, tables: impl Iterator<Item = TableId>) {
-        if let Some(inside) = &*self.inside.read()
-            && inside.isolation != Isolation::ReadCommitted
-        {
+        let Some(inside) = &*self.inside.read() else { return };
+        inside.has_seen.store(true, Ordering::Release);
+        if inside.isolation != Isolation::ReadCommitted {
             inside.transaction.note_read(tables);
         }
     }
@@ -445,7 +464,7 @@ impl SessionCatalogs {
     /// What statements see: of others what they have committed, as far as the isolation says.
     fn seen(&self) -> CatalogSnapshot {
         let Some(inside) = self.inside.read().clone() else { return self.base.snapshot() };
-        if inside.isolation == Isolation::ReadCommitted {
+        if inside.sees_others() {
             // What does not go together is an error of COMMIT; until then the transaction sees what it saw.
             let _ = inside.transaction.refresh();
         }

@@ -42,6 +42,8 @@ mod folder_tests;
 mod forms;
 #[cfg(test)]
 mod fragment_tests;
+#[cfg(test)]
+mod isolation;
 mod kept;
 mod known_settings;
 #[cfg(test)]

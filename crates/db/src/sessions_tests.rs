@@ -455,3 +455,32 @@ fn what_a_view_names_stays_until_it_is_made() {
         run(&watch, if made.starts_with("CREATE TABLE") { "DROP TABLE b" } else { "DROP VIEW b" });
     }
 }
+
+#[test]
+fn a_row_that_on_conflict_leaves_as_it_is_is_locked() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    run(&watch, "CREATE TABLE k (id INT PRIMARY KEY, n INT)");
+    run(&watch, "CREATE TABLE l (id INT PRIMARY KEY, n INT)");
+    run(&watch, "CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'");
+    run(&watch, "CREATE TRIGGER same BEFORE INSERT ON l FOR EACH ROW EXECUTE FUNCTION same()");
+    for table in ["k", "l"] {
+        run(&watch, &format!("INSERT INTO {table} VALUES (1, 1), (2, 2)"));
+        let met = format!("INSERT INTO {table} AS k VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET n = 0 WHERE k.n < 0");
+        let changes = format!("UPDATE {table} SET n = -1 WHERE id = 1");
+        run(&one, "BEGIN");
+        run(&one, &met);
+        run(&two, &format!("UPDATE {table} SET n = 3 WHERE id = 2"));
+        run(&two, &format!("SELECT * FROM {table} WHERE id = 1 FOR KEY SHARE"));
+        assert_eq!(behind(&watch, (&two, &changes), (&one, "ROLLBACK")), ["", ""], "{table}");
+        // The other way round: it looks again at the row for which it has waited.
+        run(&watch, &format!("UPDATE {table} SET n = 3 WHERE id = 1"));
+        run(&one, "BEGIN");
+        run(&one, &format!("UPDATE {table} SET n = -2 WHERE id = 1"));
+        assert_eq!(behind(&watch, (&two, &met), (&one, "COMMIT")), ["", ""], "{table}");
+        assert_eq!(number(&watch, &format!("SELECT n FROM {table} WHERE id = 1")), 0, "{table}");
+        // By itself it locks nothing for longer.
+        run(&one, &met);
+        assert_eq!(number(&watch, "SELECT count(*) FROM pg_locks"), 0, "{table}");
+    }
+}

@@ -10,5 +10,6 @@ mod panics;
 mod sharing;
 mod sharing_seeds;
 mod tpch_budgets;
+mod tpch_refresh;
 mod transcripts;
 mod web_log_budgets;

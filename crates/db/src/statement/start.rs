@@ -240,6 +240,9 @@ impl Session {
             }
             return Ok(QueryResult::done(tag));
         }
+        if command.depends_on_moment() {
+            catalogs.note_seen();
+        }
         if !self.put_off().is_done() {
             let (tables, what) = command.changed_as_a_whole();
             self.put_off().refuse_waiting(&tables, what)?;

@@ -184,11 +184,16 @@ pub(super) fn in_transaction<T>(
     keeps: bool,
     body: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    if session.planner().catalogs().isolation().is_some() {
-        return body();
+    let is_inside = session.planner().catalogs().isolation().is_some();
+    if !is_inside {
+        session.begin(isolation)?;
     }
-    session.begin(isolation)?;
+    // Whatever it looks at first, this is the moment.
+    session.planner().catalogs().note_seen();
     let done = body();
+    if is_inside {
+        return done;
+    }
     match (&done, keeps) {
         (Ok(_), true) => session.commit()?,
         _ => session.roll_back(),

@@ -488,20 +488,37 @@ fn shown(time: Duration) -> String {
     if time.is_zero() { "0".to_owned() } else { display(time) }
 }
 
+/// The words of the start-up parameter `options`. What is behind a backslash has no meaning, such as a space.
+fn option_words(options: &str) -> Vec<String> {
+    let (mut words, mut word) = (Vec::new(), None::<String>);
+    let mut characters = options.chars();
+    while let Some(character) = characters.next() {
+        let is_end = character.is_whitespace();
+        let character = if character == '\\' { characters.next() } else { Some(character) };
+        match character {
+            Some(_) if is_end => words.extend(word.take()),
+            Some(character) => word.get_or_insert_default().push(character),
+            None => {}
+        }
+    }
+    words.extend(word);
+    words
+}
+
 /// `-c name=value --name=value` of the start-up parameter `options`.
 pub(crate) fn command_line_settings(options: &str) -> Vec<(String, String)> {
-    let words = options.split_whitespace().collect::<Vec<_>>();
+    let words = option_words(options);
     let mut settings = Vec::new();
     let mut index = 0;
     while index < words.len() {
         let setting = if words[index] == "-c" {
             index += 1;
-            words.get(index).copied()
+            words.get(index).map(String::as_str)
         } else {
             words[index].strip_prefix("--").or_else(|| words[index].strip_prefix("-c"))
         };
         if let Some((name, value)) = setting.and_then(|setting| setting.split_once('=')) {
-            settings.push((name.replace('-', "_"), value.replace("\\ ", " ")));
+            settings.push((name.replace('-', "_"), value.to_owned()));
         }
         index += 1;
     }
@@ -621,5 +638,8 @@ mod tests {
         let settings = command_line_settings("-c statement_timeout=5s --search-path=a -cgeqo=off nonsense");
         let names = settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
         assert_eq!(names, ["statement_timeout=5s", "search_path=a", "geqo=off"]);
+        let isolation = "-c default_transaction_isolation=repeatable\\ read  -c application_name=a\\\\b";
+        let settings = command_line_settings(isolation).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
+        assert_eq!(settings, ["repeatable read", "a\\b"]);
     }
 }

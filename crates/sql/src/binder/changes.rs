@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
+use diligence_catalog::RelationName;
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use sqlparser::ast::{
@@ -156,6 +157,19 @@ pub(crate) struct Conflict<'a> {
     pub values: Vec<(usize, NewValue<'a>)>,
     /// Which rows change.
     pub selection: Option<&'a Expr>,
+    /// What each row that comes has to be, whether its key is there or not.
+    pub demanded: Demanded<'a>,
+}
+
+/// What a table demands of rows before it is looked whether their keys are there.
+#[derive(Clone)]
+pub(crate) struct Demanded<'a> {
+    /// The table.
+    pub table: &'a RelationName,
+    /// The places of columns that may not be NULL.
+    pub present: Vec<usize>,
+    /// The names of the conditions of [`Changed::checks`]; `None` for those that only written rows have to fulfill.
+    pub checks: Vec<Option<&'a str>>,
 }
 
 /// The rows that a clause of MERGE is for.
@@ -231,6 +245,13 @@ pub(crate) fn bind_new_rows(
         };
         // Defaults and what is generated are known when a conflict is looked for.
         let (relation, columns) = binder.with_generated(relation, columns, changed, withs)?;
+        // A column and no filter: one would be put together with those of the query, which leave rows out before it.
+        let demanded = binder.proposed(&columns, &conflict.demanded, changed, withs)?;
+        let demanded = demanded.map(|tests| (binder.column_for("proposed", &tests), tests));
+        let (relation, is_proposed) = match demanded {
+            Some((column, tests)) => (relation.mapped(vec![(column.clone(), tests)]), Some(column.scalar())),
+            None => (relation, None),
+        };
         let old = binder.from(&[old_rows(changed)], None, withs)?;
         let (mut names, number) = old_names(old.names, changed)?;
         let (new, mut conditions) = binder.key_of(conflict, &columns, changed, withs)?;
@@ -240,6 +261,7 @@ pub(crate) fn bind_new_rows(
             conditions.push(binder.compare(is_same, new, there)?);
         }
         conditions.extend(wanted);
+        conditions.extend(is_proposed);
         let (left, right) = (Box::new(relation), Box::new(old.relation));
         let join = JoinOf { kind: JoinKind::Left, left, right, on: Scalar::all(conditions) };
         names.pad(&binder, 0..1, 0..0);
@@ -277,24 +299,20 @@ pub(crate) fn bind_proposed_rows(
 }
 
 impl Conflict<'_> {
-    /// The same as steps of MERGE.
-    fn steps(&self) -> [MergeStep<'_>; 2] {
-        [
-            MergeStep {
-                meeting: Meeting::Both,
-                condition: self.selection,
-                values: Some(self.values.clone()),
-                is_nothing: false,
-                overriding: Overriding::Nothing,
-            },
-            MergeStep {
-                meeting: Meeting::SourceOnly,
-                condition: None,
-                values: None,
-                is_nothing: false,
-                overriding: Overriding::Nothing,
-            },
-        ]
+    /// The same as steps of MERGE: rows that are there change, others come, and rows that are there and that WHERE
+    /// leaves out are only met.
+    fn steps(&self) -> Vec<MergeStep<'_>> {
+        let step = |meeting, condition, values| MergeStep {
+            meeting,
+            condition,
+            values,
+            is_nothing: false,
+            overriding: Overriding::Nothing,
+        };
+        let mut steps =
+            vec![step(Meeting::Both, self.selection, Some(self.values.clone())), step(Meeting::SourceOnly, None, None)];
+        steps.extend(self.selection.map(|_| step(Meeting::Both, None, None)));
+        steps
     }
 }
 
@@ -488,9 +506,46 @@ impl Binder<'_> {
             there.withheld = Withheld::of(self.context.withheld(&changed_name()), &old);
             let excluded = Source::new(Some("excluded".to_owned()), proposed.clone());
             let both = Namespace::of(there).joined(Namespace::of_qualified(excluded))?;
+            let scan = match self.proposed(&proposed, &conflict.demanded, changed, withs)? {
+                Some(tests) => scan.filtered(tests),
+                None => scan,
+            };
             self.steps(scan, both, (number, vec![]), &conflict.steps(), Some(&proposed), changed, withs)
         })?;
         Ok(BoundJudgement { change, from })
+    }
+
+    /// TRUE for rows that INSERT … ON CONFLICT proposes; `None` if nothing is demanded of them. Fails with 23502 and
+    /// 23514 where it is computed, if one is not as the table demands.
+    fn proposed(
+        &self,
+        columns: &[Column],
+        demanded: &Demanded<'_>,
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<Option<Scalar>> {
+        let text = |text: &str| Scalar::Constant(Constant::text(text));
+        let row = |column: &Column| match column.sql_type.is_vector() {
+            true => column.scalar().cast(SqlType::Text, true),
+            false => column.scalar(),
+        };
+        let test = |function: &str, says: Scalar, name: &str| {
+            let about = [says, text(&demanded.table.schema), text(&demanded.table.name), text(name)];
+            self.call(function, about.into_iter().chain(columns.iter().map(row)).collect())
+        };
+        let mut tests = Vec::new();
+        for column in demanded.present.iter().map(|place| &columns[*place]).filter(|column| column.nullable) {
+            let is_null = Scalar::IsNull(Box::new(column.scalar()));
+            tests.push(test("proposed_not_null", is_null, &column.name)?);
+        }
+        let own = Namespace::of(Source::new(Some(alias_of(changed)), columns.to_vec()));
+        let level = Level::new(None, withs, own, Clause::Default);
+        for (check, name) in changed.checks.iter().zip(&demanded.checks) {
+            if let Some(name) = name {
+                tests.push(test("proposed_check", self.condition(check, &level, "CHECK")?, name)?);
+            }
+        }
+        Ok((!tests.is_empty()).then(|| Scalar::all(tests)))
     }
 
     /// RETURNING as a query of the rows that have been written.

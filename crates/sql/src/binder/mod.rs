@@ -132,8 +132,8 @@ use crate::programs::{CombinedCall, ProgramCall};
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, BoundJudgement, BoundLater, Changed, Conflict, KeyTerm, MERGE_ACTION, MERGE_ACTION_OF, Meeting,
-    MergeStep, NewValue, Overriding, bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
+    BoundChange, BoundJudgement, BoundLater, Changed, Conflict, Demanded, KeyTerm, MERGE_ACTION, MERGE_ACTION_OF,
+    Meeting, MergeStep, NewValue, Overriding, bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
 };
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;

@@ -26,11 +26,12 @@ use super::implied::is_implied;
 use super::tables::{name_in, targets};
 use super::writable::{refuse_materialized, unwritable};
 use crate::binder::{
-    self, BoundChange, BoundLater, CHANGED, Changed, MERGE_ACTION, MERGE_ACTION_OF, Meeting, MergeStep, Named,
-    NewValue, Overriding, Target,
+    self, BoundChange, BoundLater, CHANGED, Changed, Demanded, MERGE_ACTION, MERGE_ACTION_OF, Meeting, MergeStep,
+    Named, NewValue, Overriding, Target,
 };
 use crate::parse::{self, BY_NAME, BY_POSITION, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING, OVERRIDING, OVERRIDING_USER};
 use crate::quoting::quoted;
+use crate::view_shape::OF_VIEW;
 use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 use crate::write::triggers::Operation;
@@ -144,6 +145,16 @@ impl ChangedTable {
             checks: self.checks.iter().map(|(name, _)| name.clone()).collect(),
             is_old: false,
         }
+    }
+
+    /// What rows have to be that come, whether their keys are there or not. Conditions of a view are looked at when
+    /// rows are written.
+    pub(super) fn demanded(&self, table: &NativeTable) -> Demanded<'_> {
+        let fields = table.schema().fields().iter().enumerate();
+        let present = fields.filter(|(_, field)| !field.is_nullable()).map(|(place, _)| place).collect();
+        let of_table = |name: &str| !name.starts_with(OF_VIEW);
+        let checks = self.checks.iter().map(|(name, _)| Some(name.as_str()).filter(|name| of_table(name))).collect();
+        Demanded { table: &self.object.name, present, checks }
     }
 
     /// The key that ON CONFLICT names. Fails with 42P10 and 42704 if there is none.
@@ -571,7 +582,7 @@ impl Around<'_> {
         }
         let operations = steps.iter().map(|step| match step {
             Step::Insert => Operation::Insert,
-            Step::Update => Operation::Update,
+            Step::Update | Step::Lock => Operation::Update,
             Step::Delete => Operation::Delete,
         });
         // In this order they begin, and end in the other one.

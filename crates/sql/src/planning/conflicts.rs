@@ -81,9 +81,9 @@ impl Around<'_> {
         let conflict = Conflict {
             values: changed.values(&assignments)?,
             selection: update.selection.as_ref(),
-            ..conflict_by(key, changed)
+            ..conflict_by(key, rows)
         };
-        let steps = vec![Step::Update, Step::Insert];
+        let steps = vec![Step::Update, Step::Insert, Step::Lock];
         self.set_changed(rows.table.numbered());
         if !changed.has_triggers_before(Operation::Insert) {
             let bound = rows.bound(Some(&conflict), described, self)?;
@@ -112,7 +112,8 @@ fn place(column: &String, changed: &ChangedTable) -> usize {
 }
 
 /// A conflict by a key, of which nothing is set.
-fn conflict_by<'k>(key: &'k Key, changed: &ChangedTable) -> Conflict<'k> {
+fn conflict_by<'k>(key: &'k Key, rows: &InsertedRows<'k>) -> Conflict<'k> {
+    let changed = rows.changed;
     let computed = key.computed.as_ref();
     let expression = |place: usize| computed.and_then(|computed| computed.expressions.get(place)?.as_deref());
     let term = |(at, name): (usize, &String)| match expression(at) {
@@ -125,6 +126,7 @@ fn conflict_by<'k>(key: &'k Key, changed: &ChangedTable) -> Conflict<'k> {
         nulls_are_equal: key.nulls_are_equal,
         values: vec![],
         selection: None,
+        demanded: changed.demanded(rows.table),
     }
 }
 

@@ -456,6 +456,12 @@ impl Command {
         }
     }
 
+    /// Whether it makes the moment that a transaction sees the present one. LOCK TABLE does not: what is locked first
+    /// is then seen as those have left it that were waited for.
+    pub fn depends_on_moment(&self) -> bool {
+        !matches!(self, Command::Lock { .. } | Command::SetRole { .. } | Command::SetConstraints { .. })
+    }
+
     /// What it is called while others are in its way.
     pub fn waiting_tag(&self) -> &'static str {
         match self {

@@ -16,11 +16,11 @@ use datafusion_common::ScalarValue;
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{About, Error, Result};
 use diligence_catalog::distribution::Distribution;
-use diligence_catalog::locks::LockOwner;
+use diligence_catalog::locks::{LockOwner, RowLock};
 use diligence_catalog::rules::{RowFunction, TableRules};
 use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
-    Catalog, Declaration, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
+    Catalog, Declaration, LockWay, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
     TableAlteration, failing_row,
 };
 use diligence_engine::batch::bytes_needed;
@@ -172,6 +172,8 @@ pub(crate) enum Step {
     Update,
     /// That of its number goes.
     Delete,
+    /// That of its number stays as it is, and nobody else changes it.
+    Lock,
 }
 
 /// Fails with code 23514 if a condition is false for a row, and with 44000 if one of a view is not true: a row for
@@ -678,6 +680,12 @@ impl NativeOperation {
         Ok(())
     }
 
+    /// Has nobody else change rows that were met and stay. Fails as [`Catalog::lock_row`] does.
+    fn lock_met(&self, catalog: &Catalog, table: &ObjectRef, steps: &RowSteps) -> Result<()> {
+        let (owner, mode, way) = (self.writer.owner, RowLock::NoKeyUpdate, LockWay::Wait);
+        steps.locked.iter().try_for_each(|row| catalog.lock_row(owner, table, *row, mode, way).map(drop))
+    }
+
     /// Has rows go and come; gives their number, and what is given back of them.
     fn apply(
         &self,
@@ -690,6 +698,7 @@ impl NativeOperation {
         if let Some(triggers) = &self.writer.triggers {
             return self.apply_triggered(triggers, table, steps, has_values, memory, returned);
         }
+        self.lock_met(&self.writer.catalog, table, &steps)?;
         let RowSteps { updated, removed, updates, inserts, done, .. } = steps;
         let pairs = if has_values { updated.len() } else { 0 };
         let count = (updated.len() + removed.len() + inserts.iter().map(RecordBatch::num_rows).sum::<usize>()) as u64;
@@ -730,6 +739,8 @@ struct RowSteps {
     removed: Vec<i64>,
     /// Rows that only come.
     inserts: Vec<RecordBatch>,
+    /// The numbers of rows that stay and are locked.
+    locked: Vec<i64>,
     /// Which rows something is done with, by batch.
     done: Vec<BooleanArray>,
     /// What is done with them, row by row.
@@ -745,6 +756,26 @@ struct Met {
     keys: HashSet<Vec<ScalarValue>>,
 }
 
+impl Met {
+    /// Whether a row that comes is the first one with its key, or has none: those with keys are `wanted`.
+    fn is_new(
+        &mut self,
+        keys: &[ArrayRef],
+        wanted: Option<&BooleanArray>,
+        row: usize,
+        key: Option<&ConflictKey>,
+    ) -> Result<bool> {
+        if wanted.is_some_and(|wanted| !wanted.is_valid(row) || !wanted.value(row)) {
+            return Ok(true);
+        }
+        let value = |key: &ArrayRef| ScalarValue::try_from_array(key, row);
+        let values = keys.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
+        let nulls_are_equal = key.is_some_and(|key| key.nulls_are_equal);
+        let is_free = !nulls_are_equal && values.iter().any(ScalarValue::is_null);
+        Ok(is_free || self.keys.insert(values))
+    }
+}
+
 impl RowSteps {
     /// Of several rows with one number the first counts: a row that joins with several others is changed once, and one
     /// that was `met` not at all. With `twice`, that is an error with code 21000.
@@ -756,8 +787,8 @@ impl RowSteps {
         twice: Option<&str>,
         key: Option<&ConflictKey>,
     ) -> Result<Self> {
-        let (updated, removed, order) = (vec![], vec![], vec![]);
-        let mut all = Self { updated, updates: vec![], removed, inserts: vec![], done: vec![], order };
+        let (updated, removed, locked, order) = (vec![], vec![], vec![], vec![]);
+        let mut all = Self { updated, updates: vec![], removed, inserts: vec![], locked, done: vec![], order };
         for rows in batches {
             let numbers = rows.columns().first().and_then(|column| column.as_primitive_opt::<Int64Type>());
             let numbers = numbers.ok_or_else(|| Error::bug("rows that change have no numbers"))?;
@@ -769,20 +800,16 @@ impl RowSteps {
                 let step = step(own.map_or(0, |own| own.value(row)));
                 let is_first = match step {
                     Step::Insert => match &keys {
+                        Some((keys, wanted)) => met.is_new(keys, wanted.as_ref(), row, key)?,
                         None => true,
-                        Some((_, Some(wanted))) if !wanted.is_valid(row) || !wanted.value(row) => true,
-                        Some((keys, _)) => {
-                            let value = |key: &ArrayRef| ScalarValue::try_from_array(key, row);
-                            let values =
-                                keys.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
-                            let nulls_are_equal = key.is_some_and(|key| key.nulls_are_equal);
-                            let is_free = !nulls_are_equal && values.iter().any(ScalarValue::is_null);
-                            is_free || met.keys.insert(values)
-                        }
                     },
                     Step::Update | Step::Delete => met.numbers.insert(numbers.value(row)),
+                    Step::Lock => {
+                        all.locked.push(numbers.value(row));
+                        false
+                    }
                 };
-                if let (false, Some(message)) = (is_first, twice) {
+                if let (false, Some(message)) = (is_first || step == Step::Lock, twice) {
                     let hint = match key {
                         Some(_) => {
                             "Ensure that no rows proposed for insertion within the same command have duplicate \

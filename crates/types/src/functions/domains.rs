@@ -19,7 +19,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
 
 /// Fails with 23502 where the first argument is true.
 fn not_null(given: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
-    tested(given, call, true, |texts, about| {
+    tested(given, call, true, |_, texts, about| {
         let message = format!("domain {} does not allow null values", texts[1]);
         Error::value(message).with_code("23502").with_about(about)
     })
@@ -27,23 +27,23 @@ fn not_null(given: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
 
 /// Fails with 23514 where the first argument is false; NULL is well.
 fn check(given: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
-    tested(given, call, false, |texts, about| {
+    tested(given, call, false, |_, texts, about| {
         let message = format!("value for domain {} violates check constraint \"{}\"", texts[1], texts[2]);
         let about = About { constraint: Some(texts[2].clone()), ..about };
         Error::value(message).with_code("23514").with_about(about)
     })
 }
 
-/// TRUE for all rows. Fails where the first argument has a value, with an error made of the texts behind it.
-fn tested(
+/// TRUE for all rows. Fails where the first argument has a value, with an error of the row and the texts behind it.
+pub(super) fn tested(
     given: &[ColumnarValue],
     call: &Call<'_>,
     wrong: bool,
-    error: impl Fn(&[String], About) -> Error,
+    error: impl Fn(usize, &[String], About) -> Error,
 ) -> Result<ColumnarValue> {
     let columns = Columns::new(given, call);
-    let [tests, texts @ ..] = columns.arrays() else { return Err(Error::bug("a domain that tests nothing")) };
-    let tests = tests.as_boolean_opt().ok_or_else(|| Error::bug("a test of a domain that is no truth value"))?;
+    let [tests, texts @ ..] = columns.arrays() else { return Err(Error::bug("a test of nothing")) };
+    let tests = tests.as_boolean_opt().ok_or_else(|| Error::bug("a test that is no truth value"))?;
     if let Some(row) = (0..tests.len()).find(|row| tests.is_valid(*row) && tests.value(*row) == wrong) {
         let text = |array: &arrow::array::ArrayRef| {
             let row = if array.len() == 1 { 0 } else { row };
@@ -52,7 +52,7 @@ fn tested(
         };
         let texts = texts.iter().map(text).collect::<Vec<_>>();
         let about = About { schema: texts.first().cloned(), ..About::default() };
-        return Err(error(&texts, about));
+        return Err(error(row, &texts, about));
     }
     columns.result(Arc::new(BooleanArray::from(vec![true; columns.rows()])))
 }

@@ -47,6 +47,7 @@ mod others;
 mod patterns;
 mod precise;
 mod printing;
+mod proposals;
 mod ranges;
 mod reach;
 mod regexes;

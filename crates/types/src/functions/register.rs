@@ -6,8 +6,8 @@ use super::catalog::{Catalog, DUCKDB};
 use super::{
     AggregateOverload, Overload, arithmetic, arrays, bins, bits, bytes, collated, comparisons, date_units, datetime,
     digests, dimensions, domains, duckdb, enums, foreign, formatting, graphemes, hashes, intervals, json, lists, maps,
-    math, more_texts, multiranges, networks, numeric, others, patterns, ranges, strftime, strings, text_search,
-    zoned_times,
+    math, more_texts, multiranges, networks, numeric, others, patterns, proposals, ranges, strftime, strings,
+    text_search, zoned_times,
 };
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
@@ -32,6 +32,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     bins::declare(&mut catalog);
     enums::declare(&mut catalog);
     domains::declare(&mut catalog);
+    proposals::declare(&mut catalog);
     bits::declare(&mut catalog);
     ranges::declare(&mut catalog);
     multiranges::declare(&mut catalog);

@@ -21,6 +21,7 @@ mod forms;
 pub(crate) mod interval;
 pub(crate) mod json;
 mod literals;
+pub mod messages;
 mod multiranges;
 mod names;
 pub mod networks;

@@ -18,7 +18,7 @@ pub(crate) const MERGE_ACTION_OF: &str = "\u{1}merged";
 impl Binder<'_> {
     /// The rows that steps make of others: the first step that fits a row counts. `number` is that of a row of the
     /// table, and what is NULL where there is no row of the source; nothing, if there always is one. `inserted` are the
-    /// values of new rows, if the last step inserts them as they are.
+    /// values of new rows, if one step inserts them as they are.
     #[allow(clippy::too_many_arguments, reason = "the parts of one MERGE, put together by its only caller")]
     pub(super) fn steps(
         &self,

@@ -110,7 +110,7 @@ impl Prepared {
         let order = order.into_iter().map(|step| match step {
             Step::Insert => Operation::Insert,
             Step::Update if has_values => Operation::Update,
-            Step::Update | Step::Delete => Operation::Delete,
+            Step::Update | Step::Delete | Step::Lock => Operation::Delete,
         });
         let order = order.collect::<Vec<_>>();
         if !has_values {
@@ -267,6 +267,7 @@ impl NativeOperation {
         let returned = returned.map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));
         let returned = returned.collect::<Result<Vec<_>>>()?;
         let mut prepared = Prepared::default();
+        self.lock_met(&triggers.catalog(), table, &steps)?;
         prepared.add(triggers, table, steps, has_values, false)?;
         prepared.are_there(triggers, table)?;
         self.apply_prepared(triggers, table, prepared, memory, returned)
@@ -299,6 +300,7 @@ impl NativeOperation {
                 let (twice, key) = (Some(proposed.twice), Some(&proposed.key));
                 let steps = judged.iter().map(|rows| proposed.layout.unchecked(rows)).collect::<Result<Vec<_>>>()?;
                 let steps = RowSteps::of(&steps, &proposed.layout, step, &mut met, twice, key)?;
+                self.lock_met(&triggers.catalog(), table, &steps)?;
                 prepared.add(triggers, table, steps, true, true)?;
             }
         }

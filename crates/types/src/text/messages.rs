@@ -2,18 +2,33 @@
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::cast;
-use diligence_types::{SqlType, text};
+
+use crate::{SqlType, text};
 
 /// The zone in which messages show times: that of a session is not known where rows are written.
 const ZONE: &str = "UTC";
 
+/// Bytes of a value that a message shows at most, as in PostgreSQL.
+const VALUE_BYTES_SHOWN: usize = 64;
+
+/// What a message says of a row of these values that a constraint refuses.
+pub fn failing_row(values: impl IntoIterator<Item = String>) -> String {
+    let values = values.into_iter().map(|value| {
+        match value.char_indices().map(|(at, _)| at).take_while(|at| *at <= VALUE_BYTES_SHOWN).last() {
+            Some(end) if value.len() > VALUE_BYTES_SHOWN => format!("{}...", &value[..end]),
+            _ => value,
+        }
+    });
+    format!("Failing row contains ({}).", values.collect::<Vec<_>>().join(", "))
+}
+
 /// A value in a message.
-pub(crate) fn shown_value(column: &ArrayRef, row: usize) -> String {
+pub fn shown_value(column: &ArrayRef, row: usize) -> String {
     shown_as(column, row, SqlType::of_arrow(column.data_type()).as_ref())
 }
 
 /// A value of a type in a message: as SQL writes it.
-pub(crate) fn shown_as(column: &ArrayRef, row: usize, sql_type: Option<&SqlType>) -> String {
+pub fn shown_as(column: &ArrayRef, row: usize, sql_type: Option<&SqlType>) -> String {
     if column.is_null(row) {
         return "null".to_owned();
     }
