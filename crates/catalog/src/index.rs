@@ -298,8 +298,8 @@ impl KeyIndex {
         self.runs[from..].iter().for_each(|run| run.fix());
     }
 
-    /// Writes runs to a file, if so many entries are in memory, or a third of them are of rows that are gone. `covered` is
-    /// a number that no row has, nor any that comes before the next one. Fails with kind `File` if it cannot be
+    /// Writes runs to a file, if so many entries are in memory, or a third of them are of rows that are gone. `covered`
+    /// is a number that no row has, nor any that comes before the next one. Fails with kind `File` if it cannot be
     /// written or read, and `Resource` if memory is short.
     pub(crate) fn moved(
         &self,

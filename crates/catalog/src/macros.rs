@@ -3,7 +3,7 @@
 //! The tree of their statement is `CREATE MACRO f() AS "macro bodies"(false, "macro body"('a + b', 'a', '', '', 'b',
 //! 'integer', '2'), …)`: whether it is IF NOT EXISTS, then for each body its text and three texts for each parameter.
 
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, MacroDefinition, ObjectName, Statement, Value,
 };

@@ -1,7 +1,7 @@
 //! Defaults of columns as PostgreSQL shows them, which is what drivers and frameworks read.
 
 use diligence_types::SqlType;
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 
 use crate::name::DEFAULT_SCHEMA;
 

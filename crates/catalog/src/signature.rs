@@ -1,7 +1,7 @@
 //! What a routine takes and gives, as PostgreSQL tells it: `pg_get_function_arguments` and its kin.
 
 use diligence_types::SqlType;
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 use sqlparser::ast::{
     ArgMode, CreateFunction, CreateFunctionBody, DataType, Expr, FunctionParallel, FunctionReturnType, Ident,
     MacroDefinition, OperateFunctionArg, Statement, UnaryOperator, Value,

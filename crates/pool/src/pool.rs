@@ -31,8 +31,9 @@ use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
 const KILLED_EARLY_MAX: usize = 3;
 
 /// A pool of primed processes. It starts the first of a runtime when it is told that there are functions of it
-/// ([`Pool::prime`]), or when one is called or checked for the first time; the bounds are those of each runtime. What a process of Python keeps functions from it does for good, so
-/// functions that are kept from other things have other processes, with bounds of their own.
+/// ([`Pool::prime`]), or when one is called or checked for the first time; the bounds are those of each runtime. What a
+/// process of Python keeps functions from it does for good, so functions that are kept from other things have other
+/// processes, with bounds of their own.
 pub struct Pool {
     /// By what they keep functions from.
     python: [Shared; KeptFrom::COUNT],

@@ -17,7 +17,7 @@ use icu_locale_core::Locale;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use crate::text::quoted_name;
+use crate::quoted::quoted_name;
 
 /// How texts are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@ use std::fmt;
 use arrow::array::StringViewArray;
 use diligence_base::{Error, Result};
 
-use crate::text::quoted_name;
+use crate::quoted::quoted_name;
 
 /// An enum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -6,6 +6,7 @@
 //! * [`enum_type`]: types of texts in an order of their own, which statements make.
 //! * [`record_type`]: rows of columns: records, composite types, DuckDB's structs.
 //! * [`network_type`]: types of addresses in networks.
+//! * [`quoted_name`]: names as statements write them.
 //! * [`range_type`]: types of what is between two bounds.
 //! * [`search_type`]: types of full text search.
 //! * [`timed_type`]: types of times with a modifier, which only columns and casts have.
@@ -25,6 +26,7 @@ pub mod collation;
 pub mod enum_type;
 pub mod functions;
 pub mod network_type;
+mod quoted;
 pub mod range_type;
 pub mod search;
 pub mod search_type;
@@ -32,4 +34,5 @@ pub mod sql_type;
 pub mod text;
 pub mod values;
 
+pub use quoted::quoted_name;
 pub use sql_type::{SqlType, collated_type, domain_type, record_type, timed_type, vector_type};

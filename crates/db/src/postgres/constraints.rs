@@ -3,7 +3,7 @@
 
 use diligence_catalog::rules::{Deferral, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::{SessionSnapshot, declared_oid};
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 
 use super::declared::{Declared, Kind, declared};
 use super::definitions::{deferred, key_definition, reference_definition};

@@ -15,7 +15,7 @@ use diligence_catalog::{
     NativeTable, Object, Piece, PieceRows, Relation, SessionSnapshot, declared_oid, shown_default,
 };
 use diligence_types::SqlType;
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 use sqlparser::ast::Expr;
 
 use super::collations::collation_oid;

@@ -4,7 +4,7 @@ use diligence_catalog::operator_classes::default_class;
 use diligence_catalog::rules::{Deferral, Key, KeyKind, PartForm, Reference, ReferenceAction};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, RelationName};
 use diligence_types::SqlType;
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 use sqlparser::ast::Expr;
 
 fn list(names: &[String]) -> String {

@@ -8,7 +8,7 @@ use diligence_catalog::authority::{Language, Subject};
 use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::{Argument, ArgumentMode, Object, POSTGRES_SCHEMA, Relation, Routine, SessionSnapshot};
 use diligence_types::functions;
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 
 use super::listed_types::listed_types;
 use super::roles;

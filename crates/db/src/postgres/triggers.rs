@@ -3,7 +3,7 @@
 use diligence_base::ids::ObjectId;
 use diligence_catalog::rules::Deferral;
 use diligence_catalog::{Object, SessionSnapshot, Trigger, TriggerEvent};
-use diligence_types::text::quoted_name;
+use diligence_types::quoted_name;
 
 use super::definitions::qualified;
 use super::rows::Cell;

@@ -1,5 +1,5 @@
-//! CHECKPOINT, VACUUM, BACKUP DATABASE, EXPORT DATABASE, REINDEX, ALTER SYSTEM and CHECK TABLE: what is done for a database by
-//! those who keep it.
+//! CHECKPOINT, VACUUM, BACKUP DATABASE, EXPORT DATABASE, REINDEX, ALTER SYSTEM and CHECK TABLE: what is done for a
+//! database by those who keep it.
 
 use std::sync::Arc;
 

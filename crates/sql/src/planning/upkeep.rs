@@ -1,8 +1,8 @@
 //! VACUUM, OPTIMIZE and ANALYZE, and what cannot run inside a transaction block.
 //!
 //! Statistics are those of the rows that a statement sees, so ANALYZE looks at its tables and columns and does nothing.
-//! VACUUM has a checkpoint made, which gives back the room of rows that are gone. VACUUM FULL and OPTIMIZE have it write
-//! their tables anew wherever any row is gone.
+//! VACUUM has a checkpoint made, which gives back the room of rows that are gone. VACUUM FULL and OPTIMIZE have it
+//! write their tables anew wherever any row is gone.
 
 use std::sync::Arc;
 
@@ -25,8 +25,9 @@ impl Around<'_> {
         Err(error.with_hint("end the transaction first, or run it in a session of its own"))
     }
 
-    /// VACUUM, OPTIMIZE and ANALYZE. Fails with 42P01 for a table that is not there, 42703 and 42701 for a column that is not or
-    /// is there twice, 0A000 for columns without ANALYZE, and for all but ANALYZE with 25001 in a transaction block.
+    /// VACUUM, OPTIMIZE and ANALYZE. Fails with 42P01 for a table that is not there, 42703 and 42701 for a column that
+    /// is not or is there twice, 0A000 for columns without ANALYZE, and for all but ANALYZE with 25001 in a transaction
+    /// block.
     pub(super) fn upkeep(&self, call: &ast::Function) -> Result<Statement> {
         let mut given = arguments(call);
         let what = match given.next() {

@@ -11,8 +11,8 @@ use super::columns::{Columns, List, Read, Strided, VALUE_BYTES_MAX, kernel, too_
 use super::errors::{invalid_argument, value_error};
 use super::printing::braced;
 use super::{Body, Call};
+use crate::quoted::quoted_name;
 use crate::sql_type::Category;
-use crate::text::quoted_name;
 use crate::{SqlType, text};
 
 /// Declares the functions.

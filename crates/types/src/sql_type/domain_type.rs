@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::SqlType;
-use crate::text::quoted_name;
+use crate::quoted::quoted_name;
 
 /// A domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -185,9 +185,9 @@ impl fmt::Display for RecordType {
             None => f.write_str(HEAD),
             Some(CompositeName { schema, name, .. }) => {
                 if let Some(schema) = schema {
-                    write!(f, "{}.", crate::text::quoted_name(schema))?;
+                    write!(f, "{}.", crate::quoted::quoted_name(schema))?;
                 }
-                f.write_str(&crate::text::quoted_name(name))
+                f.write_str(&crate::quoted::quoted_name(name))
             }
         }
     }

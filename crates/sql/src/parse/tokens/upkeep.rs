@@ -5,8 +5,8 @@ use sqlparser::tokenizer::Token;
 
 use super::{Text, quoted, word};
 
-/// VACUUM, OPTIMIZE or ANALYZE, as the parser's tree has it: a call of this name, with what is asked for, and tables, each with
-/// the columns behind it that are meant.
+/// VACUUM, OPTIMIZE or ANALYZE, as the parser's tree has it: a call of this name, with what is asked for, and tables,
+/// each with the columns behind it that are meant.
 pub(crate) const UPKEEP: &str = "upkeep statement";
 
 impl Text<'_> {
