@@ -42,7 +42,8 @@ use diligence_catalog::{
     View,
 };
 use diligence_types::SqlType;
-use diligence_types::text::{quoted_name, zones};
+use diligence_types::quoted_name;
+use diligence_types::text::zones;
 
 use collations::{collation_oid, own_collation};
 use declared::IndexClass;

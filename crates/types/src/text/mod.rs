@@ -3,7 +3,6 @@
 //! * [`numbers`] and [`decimals`]: booleans, integers, floats; `numeric`.
 //! * [`datetime`], [`interval`], [`calendar`] and [`zones`]: dates, times, and where it is how late.
 //! * [`strings`], [`bytes`] and [`json`]: `varchar(n)`, `char(n)` and `name`; `bytea` and `uuid`; `json` and `jsonb`.
-//! * [`names`]: what stands for tables, columns and types in statements.
 //! * [`literals`]: the braces, parentheses and quotes of arrays, records and maps.
 //! * [`read`] and [`print`] do all this to whole arrays; [`forms`] has Arrow's own writers do it.
 //!
