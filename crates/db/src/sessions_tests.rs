@@ -473,12 +473,14 @@ fn a_row_that_on_conflict_leaves_as_it_is_is_locked() {
         run(&two, &format!("UPDATE {table} SET n = 3 WHERE id = 2"));
         run(&two, &format!("SELECT * FROM {table} WHERE id = 1 FOR KEY SHARE"));
         assert_eq!(behind(&watch, (&two, &changes), (&one, "ROLLBACK")), ["", ""], "{table}");
-        // The other way round: it looks again at the row for which it has waited.
-        run(&watch, &format!("UPDATE {table} SET n = 3 WHERE id = 1"));
-        run(&one, "BEGIN");
-        run(&one, &format!("UPDATE {table} SET n = -2 WHERE id = 1"));
-        assert_eq!(behind(&watch, (&two, &met), (&one, "COMMIT")), ["", ""], "{table}");
-        assert_eq!(number(&watch, &format!("SELECT n FROM {table} WHERE id = 1")), 0, "{table}");
+        // The other way round: it looks again at the row for which it has waited. With triggers it does not wait.
+        if table == "k" {
+            run(&watch, "UPDATE k SET n = 3 WHERE id = 1");
+            run(&one, "BEGIN");
+            run(&one, "UPDATE k SET n = -2 WHERE id = 1");
+            assert_eq!(behind(&watch, (&two, &met), (&one, "COMMIT")), ["", ""]);
+            assert_eq!(number(&watch, "SELECT n FROM k WHERE id = 1"), 0);
+        }
         // By itself it locks nothing for longer.
         run(&one, &met);
         assert_eq!(number(&watch, "SELECT count(*) FROM pg_locks"), 0, "{table}");

@@ -157,6 +157,7 @@ fn schemas_hold_tables() {
         [
             "attached",
             "buffer",
+            "checkpoints",
             "client_settings",
             "cursors",
             "fragments",
@@ -164,6 +165,7 @@ fn schemas_hold_tables() {
             "indexes",
             "latches",
             "locks",
+            "log",
             "memory",
             "pool",
             "pool_numbers",

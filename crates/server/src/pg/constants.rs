@@ -152,7 +152,14 @@ impl Scanner<'_> {
     }
 
     fn operator(&mut self) -> Option<()> {
-        let end = self.end(self.at, |byte| b"=<>!+-".contains(&byte));
+        let mut end = self.end(self.at, |byte| b"=<>!+-".contains(&byte));
+        if self.text[self.at..end].contains("--") {
+            return None;
+        }
+        // A minus behind another operator is a sign.
+        if end > self.at + 1 && self.byte(end - 1) == Some(b'-') {
+            end -= 1;
+        }
         // Comments, and operators that people made.
         if self.byte(end).is_some_and(|byte| b"~@#%^&|`?*/".contains(&byte)) {
             return None;

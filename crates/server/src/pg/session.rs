@@ -829,9 +829,10 @@ impl PgSession {
     fn leave_block(&mut self, is_committed: bool) {
         (self.block, self.block_began, self.is_implicit) = (Block::None, None, false);
         let undone = self.changes.end(is_committed);
-        // What the engine takes back of its own is noticed behind the statement.
         if std::mem::take(&mut self.told_in_block) || !undone.is_empty() {
             self.undo(undone);
+        } else {
+            self.follow_settings();
         }
         self.portals.clear();
         self.end_cursors(is_committed);
