@@ -73,6 +73,7 @@ struct Actor<'a> {
     statements: Vec<TransactionRecord>,
     /// The lists to which its transaction has appended.
     appended_to: HashSet<usize>,
+    is_in_block: bool,
 }
 
 impl Actor<'_> {
@@ -153,7 +154,9 @@ impl Actor<'_> {
             |list: usize| rows.iter().find(|(key, _)| *key == list).map_or(vec![], |(_, values)| values.clone());
         let read = asked.into_iter().map(|list| ListStep::Read(list, values(list))).collect::<Vec<_>>();
         if is_of_others {
-            let lifetime = (begun, self.scene.now());
+            // In a block that has passed a lock, it may see what others see a moment later, when it is synced: the block's
+            // COMMIT waits for that.
+            let lifetime = (begun, if self.is_in_block { u64::MAX } else { self.scene.now() });
             self.statements.push(TransactionRecord { steps: read.clone(), is_committed: true, lifetime });
         }
         steps.extend(read);
@@ -215,7 +218,8 @@ impl Actor<'_> {
     fn act(mut self) -> [Vec<TransactionRecord>; 2] {
         for _ in 0..TRANSACTIONS {
             self.appended_to.clear();
-            if self.random.chance(85) {
+            self.is_in_block = self.random.chance(85);
+            if self.is_in_block {
                 self.block();
                 continue;
             }
@@ -245,6 +249,7 @@ fn history(scene: &Scene, random: &mut Random) -> [Vec<TransactionRecord>; 2] {
             records: Vec::new(),
             statements: Vec::new(),
             appended_to: HashSet::new(),
+            is_in_block: false,
         }
     };
     let actors = (0..3 + random.below(4)).map(|_| actor(random)).collect::<Vec<_>>();
