@@ -390,7 +390,7 @@ def what_may_not_be_read_is_not_shown():
 def what_was_run_is_kept():
     browser.click("#tab-history")
     shown = browser.evaluate("[...document.querySelectorAll('.history code')].map((entry) => entry.textContent)")
-    assert shown[0].startswith("SELECT count(*) FROM generate_series(1::BIGINT, 300000)") and any("pryce" in entry for entry in shown), shown
+    assert any(entry.startswith("SELECT count(*) FROM generate_series(1::BIGINT, 300000)") for entry in shown) and any("pryce" in entry for entry in shown), shown
     assert browser.evaluate("document.querySelectorAll('.history .failed').length") >= 2
     picture("history")
     kept = browser.evaluate("document.getElementById('sql').value")
