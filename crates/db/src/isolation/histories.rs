@@ -154,8 +154,8 @@ impl Actor<'_> {
             |list: usize| rows.iter().find(|(key, _)| *key == list).map_or(vec![], |(_, values)| values.clone());
         let read = asked.into_iter().map(|list| ListStep::Read(list, values(list))).collect::<Vec<_>>();
         if is_of_others {
-            // In a block that has passed a lock, it may see what others see a moment later, when it is synced: the block's
-            // COMMIT waits for that.
+            // In a block that has passed a lock, it may see what others see a moment later, when it is synced: COMMIT
+            // waits for that.
             let lifetime = (begun, if self.is_in_block { u64::MAX } else { self.scene.now() });
             self.statements.push(TransactionRecord { steps: read.clone(), is_committed: true, lifetime });
         }
