@@ -77,8 +77,8 @@ impl Default for ExecutionOptions {
 /// once.
 const WRITE_THREADS: usize = 32;
 
-/// What a write takes at most, on average, that is waited for on a thread of the network: about as long as to wake
-/// another thread and to be woken by it.
+/// What a write takes at most, on average, that is waited for on a thread of the network: a delay that clients of its
+/// other connections do not notice.
 const WRITE_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// The stages, and the door to the engine.
@@ -283,29 +283,23 @@ impl StatementExecution {
     ) -> Result<RunningStatement> {
         let cache = self.plan_cache();
         let generic = GenericKey::of(session.planning_identity(), parsed, &values);
-        // What is done in no time is not looked for by its values first.
+        // What is done in no time is not looked for by its values.
         let is_short = generic.as_ref().is_some_and(|generic| self.is_short(generic));
-        if is_short
-            && let Some(generic) = &generic
-            && let Some(running) = self.start_generic(generic, session, asker, parsed, &values, allowed).await?
-        {
-            cache.count(true);
-            return Ok(running);
-        }
-        let key = PlanKey::of(session.planning_identity(), parsed, &values);
+        let key_of_values = || PlanKey::of(session.planning_identity(), parsed, &values);
+        let key = if is_short { None } else { key_of_values() };
         if let Some(remembered) = key.as_ref().and_then(|key| cache.get(key))
             && let Some(running) = self.start_remembered(remembered, session, asker, parsed).await?
         {
             cache.count(true);
             return Ok(running);
         }
-        if !is_short
-            && let Some(generic) = &generic
+        if let Some(generic) = &generic
             && let Some(running) = self.start_generic(generic, session, asker, parsed, &values, allowed).await?
         {
             cache.count(true);
             return Ok(running);
         }
+        let key = key.or_else(key_of_values);
         let ready = self.plan_anew(session, key, parsed, values).await?;
         allowed.check(&ready.planned)?;
         if let (Some(generic), Some(history)) = (generic, &ready.history) {

@@ -21,10 +21,9 @@ pub(super) fn templates() -> Templates {
 }
 
 /// What a session knows of statements that differ in constants only.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) enum Template {
     /// There was one.
-    #[default]
     Met,
     /// They are planned with their constants.
     Unsuited,

@@ -254,38 +254,45 @@ fn an_error_belongs_to_the_query_that_causes_it() {
     }
 }
 
-/// Arrivals, reads and cancels in an order given by a seed.
+/// Arrivals, reads and cancels of so many queries in an order given by a seed, with fewer turns than `turns` between two:
+/// those that stay get their rows.
+fn come_and_go(seed: u64, queries: usize, turns: usize, mut next: impl FnMut(&mut Random) -> (Plan, SharingMode)) {
+    let mut random = Random::new(seed);
+    let engine = Engine::start(inline(seed)).unwrap();
+    let mut running = Vec::new();
+    for _ in 0..queries {
+        let (plan, mode) = next(&mut random);
+        let stream = engine.run(&plan, options(mode)).unwrap();
+        running.push((plan, stream));
+        for _ in 0..random.below(turns) {
+            engine.scheduler().run_one();
+        }
+        if random.below(4) == 0 {
+            let gone = random.below(running.len());
+            drop(running.swap_remove(gone));
+        }
+    }
+    let other = Engine::start(inline(seed)).unwrap();
+    for (plan, stream) in running {
+        assert_eq!(answer(stream), alone(&other, &plan), "seed {seed}\n{plan}");
+    }
+    is_free(&engine);
+}
+
 #[test]
 fn whoever_comes_and_goes_the_others_get_their_rows() {
     let tables = Tables::new(500);
     for seed in 0..300 {
-        let mut random = Random::new(seed);
-        let engine = Engine::start(inline(seed)).unwrap();
-        let mut running = Vec::new();
-        for _ in 0..12 {
-            let wanted = Wanted::random(&mut random);
+        come_and_go(seed, 12, 20, |random| {
+            let wanted = Wanted::random(random);
             let plan = match random.below(4) {
                 0 => tables.total(&wanted),
                 1 => tables.joined(&wanted, JoinType::Inner, false),
                 2 => tables.inverses(&wanted),
                 _ => tables.groups(&wanted),
             };
-            let mode = if random.below(4) == 0 { SharingMode::States } else { SharingMode::All };
-            let stream = engine.run(&plan, options(mode)).unwrap();
-            running.push((plan, stream));
-            for _ in 0..random.below(20) {
-                engine.scheduler().run_one();
-            }
-            if random.below(4) == 0 {
-                let gone = random.below(running.len());
-                drop(running.swap_remove(gone));
-            }
-        }
-        let other = Engine::start(inline(seed)).unwrap();
-        for (plan, stream) in running {
-            assert_eq!(answer(stream), alone(&other, &plan), "seed {seed}\n{plan}");
-        }
-        is_free(&engine);
+            (plan, if random.below(4) == 0 { SharingMode::States } else { SharingMode::All })
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use datafusion_common::JoinType;
 use diligence_base::seams::Random;
 
 use super::plans::{Tables, Wanted};
-use super::{SharingMode, alone, answer, engines, engines_with, inline, is_free, is_inline, judge, options};
+use super::{SharingMode, alone, come_and_go, engines, engines_with, inline, is_free, is_inline, judge, options};
 use crate::matching::page;
 use crate::matching::parts::part_below;
 use crate::plan::{Node, Plan};
@@ -90,28 +90,11 @@ fn pages_with_other_conditions_go_together() {
 fn queries_of_a_page_come_and_go() {
     let tables = Tables::new(500);
     for seed in 0..200 {
-        let mut random = Random::new(seed);
-        let engine = Engine::start(inline(seed)).unwrap();
-        let mut running = Vec::new();
-        for _ in 0..16 {
-            let wanted = Wanted::coarse(&mut random);
+        come_and_go(seed, 16, 12, |random| {
+            let wanted = Wanted::coarse(random);
             let mut all = if random.below(2) == 0 { charts(&tables, &wanted) } else { joined_charts(&tables, &wanted) };
-            let plan = all.swap_remove(random.below(all.len()));
-            let stream = engine.run(&plan, options(SharingMode::All)).unwrap();
-            running.push((plan, stream));
-            for _ in 0..random.below(12) {
-                engine.scheduler().run_one();
-            }
-            if random.below(4) == 0 {
-                let gone = random.below(running.len());
-                drop(running.swap_remove(gone));
-            }
-        }
-        let other = Engine::start(inline(seed)).unwrap();
-        for (plan, stream) in running {
-            assert_eq!(answer(stream), alone(&other, &plan), "seed {seed}\n{plan}");
-        }
-        is_free(&engine);
+            (all.swap_remove(random.below(all.len())), SharingMode::All)
+        });
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Text, quoted, word};
 pub(crate) const WHOLE_ROW: &str = "whole row";
 
 impl Text<'_> {
-    /// `t.*` beside an operator, as a key, or in front of a field: `"whole row"(t)`. `at` is the star.
+    /// `t.*` beside an operator, or as a key: `"whole row"(t)`. In front of a field: `t`. `at` is the star.
     pub(super) fn whole_row(&mut self, at: usize) {
         let Some(begin) = self.begin_of_name(at) else { return };
         // Parentheses around the star alone, which are no call's.
@@ -24,7 +24,10 @@ impl Text<'_> {
         let has_field = around.0 < begin && *self.token(around.1 + 1) == Token::Period;
         let is_key =
             around.0 > 1 && self.is(around.0 - 1, "BY") && self.is_any(around.0 - 2, &["GROUP", "ORDER", "PARTITION"]);
-        if !has_field && !is_key && !self.is_operand(around.0, around.1) {
+        if has_field {
+            return self.drop(at - 1..at + 1);
+        }
+        if !is_key && !self.is_operand(around.0, around.1) {
             return;
         }
         self.insert(begin, [quoted(WHOLE_ROW), Token::LParen]);
@@ -129,7 +132,7 @@ mod tests {
                 "SELECT 1 FROM s.t WHERE (s.t.*) IS NOT DISTINCT FROM (u.*)",
                 "SELECT 1 FROM s.t WHERE (\"whole row\"(s.t)) IS NOT DISTINCT FROM (\"whole row\"(u))",
             ),
-            ("SELECT (t.*).a FROM t", "SELECT (\"whole row\"(t)).a FROM t"),
+            ("SELECT (t.*).a, ((s.t.*)).b FROM s.t", "SELECT (t).a, ((s.t)).b FROM s.t"),
             ("SELECT count(*) FROM t GROUP BY t.*", "SELECT count(*) FROM t GROUP BY \"whole row\"(t)"),
             ("SELECT t.* IS NOT NULL, t.* FROM t", "SELECT \"whole row\"(t) IS NOT NULL, t.* FROM t"),
             ("INSERT INTO l VALUES (1, new.*)", "INSERT INTO l SELECT 1, new.*"),
