@@ -254,8 +254,8 @@ fn an_error_belongs_to_the_query_that_causes_it() {
     }
 }
 
-/// Arrivals, reads and cancels of so many queries in an order given by a seed, with fewer turns than `turns` between two:
-/// those that stay get their rows.
+/// Arrivals, reads and cancels of so many queries in an order given by a seed, with fewer turns than `turns` between
+/// two: those that stay get their rows.
 fn come_and_go(seed: u64, queries: usize, turns: usize, mut next: impl FnMut(&mut Random) -> (Plan, SharingMode)) {
     let mut random = Random::new(seed);
     let engine = Engine::start(inline(seed)).unwrap();
