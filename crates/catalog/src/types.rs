@@ -17,6 +17,9 @@ const COMPUTED_KEY: &str = "computed";
 /// The key of a field's metadata with the name of a type of [`TYPES`] which clients are told of, and no expression has.
 const SHOWN_KEY: &str = "shown_type";
 
+/// The key of a field's metadata that says which column of a table or a view it is: `oid.place`.
+const ORIGIN_KEY: &str = "origin";
+
 /// The name of a [`PostgresType`] whose values are rows.
 pub const ROW_NAME: &str = "record";
 
@@ -239,6 +242,21 @@ pub fn shown_as(field: Field, name: &str) -> Field {
 /// The name of the type that a field of [`shown_as`] is shown as; `None` of others.
 pub fn shown_type(field: &Field) -> Option<&str> {
     field.metadata().get(SHOWN_KEY).map(String::as_str)
+}
+
+/// The field of a column whose values come as they are from the column of a table or a view: its oid, and the column's
+/// place there, from 1 on.
+pub fn of_column(field: Field, relation: u32, place: i16) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(ORIGIN_KEY.to_owned(), format!("{relation}.{place}"));
+    field.with_metadata(metadata)
+}
+
+/// The table or view, and the place in it, of a field of [`of_column`]; zeros of others.
+pub fn origin(field: &Field) -> (u32, i16) {
+    let parts = field.metadata().get(ORIGIN_KEY).and_then(|text| text.split_once('.'));
+    let numbers = parts.and_then(|(relation, place)| Some((relation.parse().ok()?, place.parse().ok()?)));
+    numbers.unwrap_or_default()
 }
 
 /// The type of a column: what its field says of its SQL type, where the front of our own noted one, else what the Arrow

@@ -6,12 +6,12 @@ use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
-use diligence_catalog::types::{computed, shown_as};
+use diligence_catalog::types::{computed, of_column, shown_as};
 use diligence_engine::plan::{Node, Plan, PlanTables};
 use diligence_types::SqlType;
 
 use crate::algebra::{Constant, Numbers, Relation, Scalar};
-use crate::binder::{self, Bound, Context};
+use crate::binder::{self, Bound, Context, Origin};
 use crate::lowering::{self, LoweringOptions};
 use crate::{ordering, rewrites, unnesting};
 
@@ -62,7 +62,7 @@ fn planned(
     context: &dyn Context,
     options: &Arc<ConfigOptions>,
 ) -> Result<Planned> {
-    let Bound { relation, columns, is_transient, computed: places, objects, .. } = bound;
+    let Bound { relation, columns, is_transient, computed: places, objects, origins, .. } = bound;
     let numbers = context.numbers();
     let options = LoweringOptions { zone: context.zone().to_owned(), options: options.clone(), keeps_parameters };
     let text = |relation: &Relation| if is_shown { relation.to_string() } else { String::new() };
@@ -78,7 +78,7 @@ fn planned(
         without_index(&mut plan, &mut tables);
     }
     context.kept_order().keep(&mut plan, &tables);
-    plan.schema = with_shown(&with_computed(&plan.schema, &places), &shown);
+    plan.schema = with_origins(&with_shown(&with_computed(&plan.schema, &places), &shown), &origins);
     Ok(Planned { plan, tables, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
 }
 
@@ -107,6 +107,18 @@ pub(crate) fn with_shown(schema: &SchemaRef, shown: &[(usize, String)]) -> Schem
         }
     }
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// The schema of a result whose columns are such of tables and views.
+pub(crate) fn with_origins(schema: &SchemaRef, origins: &[Option<Origin>]) -> SchemaRef {
+    if origins.iter().all(Option::is_none) {
+        return schema.clone();
+    }
+    let fields = schema.fields().iter().zip(origins).map(|(field, origin)| match origin {
+        Some(Origin { relation, place }) => Arc::new(of_column(Field::clone(field), *relation, *place)),
+        None => field.clone(),
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
 /// Has the scans of a plan look at all rows that may fit.

@@ -6,8 +6,8 @@ use arrow::array::{
     ArrayRef, AsArray, Date32Array, Decimal128Array, Int64Array, RecordBatch, StringArray, StringViewArray,
     TimestampNanosecondArray,
 };
-use arrow::datatypes::{DataType, Int64Type};
-use diligence_catalog::types::field_type;
+use arrow::datatypes::{DataType, Int64Type, Schema};
+use diligence_catalog::types::{field_type, origin};
 use diligence_catalog::{Rights, SessionSnapshot};
 
 use crate::plans::GenericPlan;
@@ -477,4 +477,35 @@ fn results_have_the_modifiers_of_columns_and_casts_alone() {
     // A view's columns are those of its query.
     session.execute("CREATE VIEW doubled AS SELECT price, price * 2 AS twice FROM priced").unwrap();
     assert_eq!(modifiers("SELECT * FROM doubled"), [524_294, -1]);
+}
+
+#[test]
+fn results_say_which_columns_of_tables_and_views_they_have() {
+    let session = session();
+    session.execute("CREATE TABLE told (a integer, b text)").unwrap();
+    session.execute("CREATE VIEW shown AS SELECT b AS c, a, a + 1 AS d FROM told").unwrap();
+    let number = |name: &str| {
+        let parsed = session.parse(&format!("SELECT '{name}'::regclass::oid::int8")).unwrap();
+        numbers(&session, session.plan(&parsed, &[]).unwrap())[0]
+    };
+    let (told, shown) = (number("told") as u32, number("shown") as u32);
+    let origins = |sql: &str| {
+        let described = session.describe(&session.parse(sql).unwrap(), &[]).unwrap().schema.unwrap();
+        let result = session.start(sql).unwrap();
+        let schema = result.schema();
+        result.collect().unwrap();
+        let origins = |schema: &Schema| schema.fields().iter().map(|field| origin(field)).collect::<Vec<_>>();
+        assert_eq!(origins(&described), origins(&schema), "{sql}");
+        origins(&schema)
+    };
+    let none = (0, 0);
+    assert_eq!(origins("SELECT b AS x, a + 1, a FROM told"), [(told, 2), none, (told, 1)]);
+    assert_eq!(origins("SELECT * FROM shown"), [(shown, 1), (shown, 2), (shown, 3)]);
+    assert_eq!(origins("WITH w AS (SELECT a, sum(a) FROM told GROUP BY a) SELECT * FROM w"), [(told, 1), none]);
+    assert_eq!(
+        origins("SELECT x.a, y.b FROM told x JOIN shown USING (a) JOIN told y USING (a)"),
+        [(told, 1), (told, 2)]
+    );
+    assert_eq!(origins("SELECT a FROM told UNION ALL SELECT a FROM told"), [none]);
+    assert_eq!(origins("SELECT a::bigint, coalesce(a, 1), 1 FROM told"), [none; 3]);
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use arrow::array::ArrayRef;
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
-use diligence_db::postgres::TEXT;
+use diligence_db::postgres::{TEXT, origin};
 use diligence_db::{Facts, Isolation, Notification, PlanningIdentity, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
@@ -739,7 +739,16 @@ impl PgSession {
     pub(super) fn describe_rows(&mut self, schema: &arrow::datatypes::Schema, columns: &Columns) {
         let fields = schema.fields().iter().zip(columns.iter()).map(|(field, (column, form))| {
             let code = i16::from(*form == Form::Binary);
-            FieldDescription::new(field.name().clone(), 0, 0, column.oid, column.bytes(), column.modifier, code)
+            let (table, place) = origin(field);
+            FieldDescription::new(
+                field.name().clone(),
+                table as i32,
+                place,
+                column.oid,
+                column.bytes(),
+                column.modifier,
+                code,
+            )
         });
         self.outbox.put(Out::RowDescription(RowDescription::new(fields.collect())));
     }

@@ -294,7 +294,7 @@ pub(crate) fn bind_proposed_rows(
     let mut relation = binder.behind(definitions, relation, &columns);
     let judged = binder.judgement(conflict, changed, version)?;
     let parameters = binder.settled_parameters(&mut relation);
-    let rows = Bound { relation, columns, parameters, is_transient: true, computed: vec![], objects: vec![] };
+    let rows = Bound::new(relation, columns, parameters, true);
     Ok((rows, judged))
 }
 
@@ -469,7 +469,7 @@ impl Binder<'_> {
         let later = later.map(|later| self.returned_later(later, changed)).transpose()?;
         let parameters = self.settled_parameters(&mut relation);
         let is_transient = self.is_transient.get();
-        let rows = Bound { relation, columns, parameters, is_transient, computed: vec![], objects: vec![] };
+        let rows = Bound::new(relation, columns, parameters, is_transient);
         Ok(BoundChange { rows, returning: changed.returning.map(|_| (returned, computed)), later })
     }
 
@@ -566,8 +566,7 @@ impl Binder<'_> {
         let mut relation = self.behind(definitions, made.relation, &made.columns);
         let parameters = self.settled_parameters(&mut relation);
         let columns = made.columns;
-        let rows =
-            Bound { relation, columns, parameters, is_transient: true, computed: made.computed, objects: vec![] };
+        let rows = Bound { computed: made.computed, ..Bound::new(relation, columns, parameters, true) };
         Ok(BoundLater { rows, from })
     }
 

@@ -70,6 +70,7 @@ mod namespace;
 mod objects;
 mod operators;
 mod order;
+mod origins;
 mod patterns;
 mod predicates;
 mod program_calls;
@@ -109,6 +110,7 @@ mod worded_calls;
 mod golden;
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion_expr::{AggregateUDF, ScalarUDF};
@@ -122,7 +124,7 @@ use diligence_types::domain_type::DomainType;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{self, Ident, Spanned};
 
-use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
+use crate::algebra::{Column, ColumnId, Constant, Numbers, Relation, Scalar};
 use crate::default_order::DefaultOrder;
 use crate::errors;
 use crate::external::OptionValue;
@@ -144,6 +146,7 @@ pub(crate) use locking::Lockable;
 use locking::Locking;
 pub(crate) use modifiers::{add_modifiers, made_wide, without_modifiers};
 pub(crate) use operators::{dimensions, is_assignable};
+pub(crate) use origins::Origin;
 pub(crate) use routines::{called, check_routine};
 pub(crate) use row_functions::LISTENING;
 use scope::{Level, Withs};
@@ -196,6 +199,10 @@ pub(crate) trait Context {
     /// reads no rows, so that no right is asked for.
     fn row_columns(&self, _name: &ast::ObjectName) -> Result<Option<Vec<(String, SqlType)>>> {
         Ok(None)
+    }
+    /// The number by which clients know the table or view of a name; `None` if there is none.
+    fn oid(&self, _name: &ast::ObjectName) -> Option<u32> {
+        None
     }
     /// What a name in FROM stands for, as messages have it, and the columns of it that may not be read.
     fn withheld(&self, _name: &ast::ObjectName) -> (String, Vec<String>) {
@@ -381,6 +388,15 @@ pub(crate) struct Bound {
     pub computed: Vec<usize>,
     /// The places of columns with names of objects, and of which types their numbers are.
     pub objects: Vec<(usize, &'static str)>,
+    /// The columns of tables and views that the query's columns are; none where clients are not told.
+    pub origins: Vec<Option<Origin>>,
+}
+
+impl Bound {
+    /// Rows of which clients are told nothing but the types.
+    pub fn new(relation: Relation, columns: Vec<Column>, parameters: Vec<SqlType>, is_transient: bool) -> Self {
+        Self { relation, columns, parameters, is_transient, computed: vec![], objects: vec![], origins: vec![] }
+    }
 }
 
 /// Binds a query. Fails with kind `Input` and PostgreSQL's SQLSTATE if it means nothing, `Unsupported` if it means
@@ -391,7 +407,7 @@ pub(crate) fn bind_query(query: &ast::Query, context: &dyn Context) -> Result<Bo
     let parameters = binder.settled_parameters(&mut rows.relation);
     let columns = rows.columns();
     let is_transient = binder.is_transient.get();
-    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed: vec![], objects: vec![] })
+    Ok(Bound::new(rows.relation, columns, parameters, is_transient))
 }
 
 /// As [`bind_query`], for rows that a client gets: tables and types have their names.
@@ -407,9 +423,10 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
         column.sql_type = column.sql_type.uncollated();
     }
     let computed = without_modifiers(&rows.relation, &columns);
+    let origins = origins::of_columns(&rows.relation, &columns, &binder.origins.borrow());
     add_modifiers(&rows.relation, &mut columns);
     let is_transient = binder.is_transient.get();
-    Ok(Bound { relation: rows.relation, columns, parameters, is_transient, computed, objects })
+    Ok(Bound { computed, objects, origins, ..Bound::new(rows.relation, columns, parameters, is_transient) })
 }
 
 /// The type that a name means, of times with its modifier. Fails with 42704 if there is none, 22023 for numbers in its
@@ -431,6 +448,8 @@ struct Binder<'a> {
     /// The lists whose elements are read by queries that are being bound, the innermost last.
     lists: RefCell<Vec<Scalar>>,
     view_depth: Cell<usize>,
+    /// What the columns of the tables and views of the statement are in the catalog.
+    origins: RefCell<HashMap<ColumnId, Origin>>,
     /// How many functions that statements made are around what is being bound.
     routine_depth: Cell<usize>,
     is_transient: Cell<bool>,
@@ -453,6 +472,7 @@ impl<'a> Binder<'a> {
             templates: RefCell::default(),
             lists: RefCell::default(),
             view_depth: Cell::new(0),
+            origins: RefCell::default(),
             routine_depth: Cell::new(0),
             is_transient: Cell::new(false),
             locking: RefCell::default(),

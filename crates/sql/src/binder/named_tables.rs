@@ -176,6 +176,7 @@ impl Binder<'_> {
         }
         let scan = Scan { table, name: name.clone(), columns, sample: None };
         let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
+        self.note_origins(written.name, &shown);
         let withheld = Withheld::of(withheld, &shown);
         let rows = self.sampled_scan(scan, written.sample)?;
         let mut side = named(rows, shown, written.alias, Some((name, written.qualifiers())))?;
@@ -236,6 +237,7 @@ impl Binder<'_> {
         for (column, name) in shown.iter_mut().zip(columns) {
             column.name = name;
         }
+        self.note_origins(written.name, &shown);
         let withheld = Withheld::of(withheld, &shown);
         let relation = self.sampled(rows.relation, written.sample)?;
         let mut side = named(relation, shown, written.alias, Some((name, written.qualifiers())))?;

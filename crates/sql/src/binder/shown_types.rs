@@ -16,8 +16,16 @@ const STEPS_MAX: usize = 1_000;
 pub(crate) fn shown_types(relation: &Relation, columns: &[Column]) -> Vec<(usize, String)> {
     // What expressions take such columns for.
     let may_be = |sql_type: &SqlType| matches!(sql_type, SqlType::Varchar(None) | SqlType::BigInt);
+    // The type is that of the field, where there is one.
+    let known = |relation: &Relation, id: ColumnId| match relation {
+        Relation::Scan(scan) => {
+            let (position, _) = scan.columns.iter().find(|(_, column)| column.id == id)?;
+            Some(scan.table.schema().fields().get(*position).and_then(|field| shown_type(field)).map(str::to_owned))
+        }
+        _ => None,
+    };
     let shown = |(place, column): (usize, &Column)| {
-        let name = may_be(&column.sql_type).then(|| Origins::default().of_column(relation, column.id))??;
+        let name = may_be(&column.sql_type).then(|| Traced::new(&known).of_column(relation, column.id))??;
         Some((place, name))
     };
     match reads_shown(relation) {
@@ -38,17 +46,22 @@ fn reads_shown(relation: &Relation) -> bool {
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, within)
 }
 
-/// Where columns come from.
-#[derive(Default)]
-struct Origins<'r> {
+/// What is known of columns whose values come as they are from where it is known.
+pub(super) struct Traced<'r, T> {
+    /// What is known of a column of a relation, or that nothing is; `None` if it is what is known of its origin.
+    known: &'r dyn Fn(&Relation, ColumnId) -> Option<Option<T>>,
     /// The common table expressions met so far.
     definitions: HashMap<WithId, (&'r Relation, &'r [Column])>,
     steps: usize,
 }
 
-impl<'r> Origins<'r> {
-    /// The name of the type that a column of a relation is shown as; `None` if it is the one that it has.
-    fn of_column(&mut self, relation: &'r Relation, id: ColumnId) -> Option<String> {
+impl<'r, T: PartialEq> Traced<'r, T> {
+    pub(super) fn new(known: &'r dyn Fn(&Relation, ColumnId) -> Option<Option<T>>) -> Self {
+        Self { known, definitions: HashMap::new(), steps: 0 }
+    }
+
+    /// What is known of a column of a relation.
+    pub(super) fn of_column(&mut self, relation: &'r Relation, id: ColumnId) -> Option<T> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return None;
@@ -56,13 +69,12 @@ impl<'r> Origins<'r> {
         stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || self.of_operator(relation, id))
     }
 
-    fn of_operator(&mut self, relation: &'r Relation, id: ColumnId) -> Option<String> {
+    fn of_operator(&mut self, relation: &'r Relation, id: ColumnId) -> Option<T> {
+        if let Some(known) = (self.known)(relation, id) {
+            return known;
+        }
         let place = |columns: &[Column]| columns.iter().position(|column| column.id == id);
         match relation {
-            Relation::Scan(scan) => {
-                let (position, _) = scan.columns.iter().find(|(_, column)| column.id == id)?;
-                shown_type(scan.table.schema().fields().get(*position)?).map(str::to_owned)
-            }
             Relation::Map { input, columns } => match columns.iter().find(|(column, _)| column.id == id) {
                 Some((_, Scalar::Column { id, .. })) => self.of_column(input, *id),
                 Some(_) => None,
@@ -74,9 +86,9 @@ impl<'r> Origins<'r> {
             },
             Relation::Set(set) => {
                 let place = place(&set.columns)?;
-                let mut names = set.inputs.iter().map(|(input, columns)| self.of_column(input, *columns.get(place)?));
-                let first = names.next()??;
-                names.all(|name| name.as_ref() == Some(&first)).then_some(first)
+                let mut all = set.inputs.iter().map(|(input, columns)| self.of_column(input, *columns.get(place)?));
+                let first = all.next()??;
+                all.all(|known| known.as_ref() == Some(&first)).then_some(first)
             }
             Relation::With(table) => {
                 let (definition, columns) = *self.definitions.get(&table.id)?;

@@ -98,7 +98,7 @@ pub(crate) fn bind_insert(
     let (mut relation, columns) = binder.given_values(source, table, &given, &Withs::default())?;
     let parameters = binder.settled_parameters(&mut relation);
     let is_transient = binder.is_transient.get();
-    Ok(Bound { relation, columns, parameters, is_transient, computed: vec![], objects: vec![] })
+    Ok(Bound::new(relation, columns, parameters, is_transient))
 }
 
 /// Binds an expression without columns, in the type that its place has. Fails like [`bind_insert`].

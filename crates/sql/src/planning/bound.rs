@@ -93,7 +93,8 @@ impl BoundStatement {
 /// The columns of a bound query as results have them.
 pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
     let schema = front::with_computed(&schema_of_columns(&bound.columns), &bound.computed);
-    front::with_shown(&schema, &binder::shown_types(&bound.relation, &bound.columns))
+    let schema = front::with_shown(&schema, &binder::shown_types(&bound.relation, &bound.columns));
+    front::with_origins(&schema, &bound.origins)
 }
 
 /// The columns that a view or a table has that is made of a query: those of times with their modifiers, those of

@@ -141,6 +141,14 @@ impl Context for Around<'_> {
         }
     }
 
+    fn oid(&self, name: &ast::ObjectName) -> Option<u32> {
+        let (relation, _) = self.relation_named(name)?;
+        match self.at.snapshot.get(&relation)? {
+            Resolved::Object(object) => Some(object.oid()),
+            Resolved::Computed(_) => None,
+        }
+    }
+
     fn withheld(&self, name: &ast::ObjectName) -> (String, Vec<String>) {
         let nothing = (String::new(), vec![]);
         if self.at.snapshot.rights.are_all() && self.behind().is_none() {

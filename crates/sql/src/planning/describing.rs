@@ -171,6 +171,6 @@ impl Around<'_> {
         let columns = names.map(|name| self.numbers.named(name, SqlType::Text, true)).to_vec();
         let relation = Relation::Values { columns: columns.clone(), rows };
         let (parameters, computed, objects) = (vec![], vec![], vec![]);
-        BoundStatement::Query(Bound { relation, columns, parameters, is_transient: true, computed, objects })
+        BoundStatement::Query(Bound { computed, objects, ..Bound::new(relation, columns, parameters, true) })
     }
 }

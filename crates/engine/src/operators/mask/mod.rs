@@ -11,6 +11,7 @@
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
+mod automaton;
 mod texts;
 
 use std::ops::Range;
@@ -61,7 +62,7 @@ impl Operator for MaskRows {
         let first = first.transpose()?;
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
         let (mut conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
-        let texts = TextSearch::take_from(&mut conditions, &setup.memory)?;
+        let texts = TextSearch::take_from(&mut conditions, &setup.memory);
         let only_lookups = masks.is_empty() && unwanted.is_empty() && self.conditions.is_empty() && first.is_none();
         let grid = if only_lookups { Grid::of(&lookups) } else { None };
         let (queries, rows, known) = (self.queries, Vec::new(), Known::default());

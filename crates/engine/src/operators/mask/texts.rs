@@ -1,21 +1,20 @@
 //! Texts that several queries look for in one column: one pass finds those of all.
 //!
 //! `LIKE 'abc%'` looks at the beginning of a string. The first up to four bytes of the texts are keys of a table, so a
-//! string is looked up once for each length of keys that there is. `LIKE '%abc%'` looks everywhere. An automaton reads
-//! each byte of a string once, however many texts there are (Aho & Corasick, "Efficient String Matching: An Aid to
-//! Bibliographic Search", CACM 1975).
+//! string is looked up once for each length of keys that there is. `LIKE '%abc%'` looks everywhere: an
+//! [`Automaton`] reads each byte of a string once, however many texts there are.
 //!
 //! Other patterns, and few of these, are conditions like all others.
 
 use std::fmt;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
-use diligence_base::{Error, Result};
+use diligence_base::Result;
 use diligence_memory::{QueryMemory, Reservation};
 use hashbrown::HashMap;
 
+use super::automaton::Automaton;
 use crate::batch::{Batch, to_logical};
 use crate::expressions::{Expr, SoughtText};
 
@@ -23,10 +22,7 @@ use crate::expressions::{Expr, SoughtText};
 const BEGINNINGS_MIN: usize = 4;
 
 /// The same of texts anywhere: an automaton reads byte by byte, the search for one text many bytes at once.
-const PIECES_MIN: usize = 12;
-
-/// Bytes of texts that an automaton is made for, at most: it has a state for each.
-const PIECES_BYTES_MAX: usize = 4096;
+const PIECES_MIN: usize = 6;
 
 /// Bytes of a string that are looked up.
 const HEAD_BYTES: usize = 4;
@@ -43,12 +39,12 @@ pub(super) struct TextSearch {
 
 enum Texts {
     Beginnings(Beginnings),
-    Pieces { automaton: AhoCorasick, masks: Vec<u64> },
+    Pieces(Automaton),
 }
 
 impl fmt::Debug for TextSearch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if matches!(self.texts, Texts::Pieces { .. }) { "pieces" } else { "beginnings" };
+        let kind = if matches!(self.texts, Texts::Pieces(_)) { "pieces" } else { "beginnings" };
         write!(f, "{kind} of column {} for {:b}", self.column, self.queries)
     }
 }
@@ -56,7 +52,7 @@ impl fmt::Debug for TextSearch {
 impl TextSearch {
     /// Takes those conditions that are better looked at together, if there is memory for that. Each has the bits of the
     /// queries that have it.
-    pub fn take_from(conditions: &mut Vec<(Expr, u64)>, memory: &QueryMemory) -> Result<Vec<Self>> {
+    pub fn take_from(conditions: &mut Vec<(Expr, u64)>, memory: &QueryMemory) -> Vec<Self> {
         let mut groups: Vec<TextGroup> = Vec::new();
         for (place, (condition, queries)) in conditions.iter().enumerate() {
             let Some((column, sought)) = condition.sought_text() else { continue };
@@ -80,14 +76,14 @@ impl TextSearch {
         let (mut searches, mut taken) = (Vec::new(), Vec::new());
         for mut group in groups.into_iter().filter(TextGroup::pays) {
             let places = std::mem::take(&mut group.places);
-            if let Some(search) = group.search(memory)? {
+            if let Some(search) = group.search(memory) {
                 searches.push(search);
                 taken.extend(places);
             }
         }
         let mut places = 0..;
         conditions.retain(|_| places.next().is_none_or(|place| !taken.contains(&place)));
-        Ok(searches)
+        searches
     }
 
     /// Clears the bits of the queries whose text a row does not have.
@@ -96,18 +92,15 @@ impl TextSearch {
         let (values, picks) = column.parts();
         let Some(picks) = picks.filter(|_| values.len() <= input.rows()) else {
             let strings = Strings::new(&column.flat()?)?;
-            for (row, mask) in rows.iter_mut().enumerate() {
-                let asked = *mask & self.queries;
-                if asked != 0 {
-                    *mask &= !asked | strings.get(row).map_or(0, |bytes| self.find(bytes, asked));
-                }
-            }
+            let asked = |row: &usize| rows[*row] & self.queries != 0;
+            let asked: Vec<_> = (0..rows.len()).filter(asked).collect();
+            self.find(&strings, asked.into_iter(), |row, found| rows[row] &= !self.queries | found);
             return Ok(());
         };
         // Few values that many rows have are looked at once.
         let strings = Strings::new(values)?;
-        let found = |value| strings.get(value).map_or(0, |bytes| self.find(bytes, self.queries));
-        let found: Vec<u64> = (0..values.len()).map(found).collect();
+        let mut found = vec![0; values.len()];
+        self.find(&strings, 0..values.len(), |value, of_it| found[value] = of_it);
         for (row, mask) in rows.iter_mut().enumerate() {
             let found = if picks.is_valid(row) { found[picks.value(row) as usize] } else { 0 };
             *mask &= !self.queries | found;
@@ -115,20 +108,12 @@ impl TextSearch {
         Ok(())
     }
 
-    /// Of the queries that ask, those whose text a string has; maybe others, too.
-    fn find(&self, bytes: &[u8], asked: u64) -> u64 {
+    /// Tells of some strings the queries whose text each has: none of a NULL.
+    fn find(&self, strings: &Strings, wanted: impl Iterator<Item = usize>, mut tell: impl FnMut(usize, u64)) {
+        let all = wanted.map(|number| (number, strings.get(number).unwrap_or_default()));
         match &self.texts {
-            Texts::Beginnings(beginnings) => beginnings.find(bytes),
-            Texts::Pieces { automaton, masks } => {
-                let mut found = 0;
-                for hit in automaton.find_overlapping_iter(bytes) {
-                    found |= masks[hit.pattern().as_usize()];
-                    if asked & !found == 0 {
-                        break;
-                    }
-                }
-                found
-            }
+            Texts::Beginnings(beginnings) => all.for_each(|(number, bytes)| tell(number, beginnings.find(bytes))),
+            Texts::Pieces(automaton) => automaton.find_in(all, tell),
         }
     }
 }
@@ -147,25 +132,22 @@ impl TextGroup {
         let bytes: usize = self.texts.iter().map(|(text, _)| text.len()).sum();
         match self.is_beginning {
             true => self.texts.len() >= BEGINNINGS_MIN,
-            false => self.texts.len() >= PIECES_MIN && bytes <= PIECES_BYTES_MAX,
+            false => self.texts.len() >= PIECES_MIN && bytes <= Automaton::TEXT_BYTES_MAX,
         }
     }
 
     /// `None` if there is no memory for an automaton.
-    fn search(self, memory: &QueryMemory) -> Result<Option<TextSearch>> {
+    fn search(self, memory: &QueryMemory) -> Option<TextSearch> {
         let mut memory = memory.reservation("Texts");
         let texts = if self.is_beginning {
             Texts::Beginnings(Beginnings::new(self.texts))
         } else {
-            let (texts, masks): (Vec<_>, Vec<_>) = self.texts.into_iter().unzip();
-            let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(texts);
-            let automaton = automaton.map_err(|error| Error::bug(format!("texts without an automaton: {error}")))?;
-            if memory.resize(automaton.memory_usage()).is_err() {
-                return Ok(None);
+            if memory.resize(Automaton::bytes_max(&self.texts)).is_err() {
+                return None;
             }
-            Texts::Pieces { automaton, masks }
+            Texts::Pieces(Automaton::new(&self.texts))
         };
-        Ok(Some(TextSearch { column: self.column, queries: self.queries, texts, _memory: memory }))
+        Some(TextSearch { column: self.column, queries: self.queries, texts, _memory: memory })
     }
 }
 
@@ -307,7 +289,7 @@ mod tests {
         conditions.push((like("%pack%", false, &schema), 1 << 40));
         conditions.push((like("%a%", true, &schema), 1 << 50));
         let all = conditions.clone();
-        let searches = TextSearch::take_from(&mut conditions, &QueryMemory::unbounded()).unwrap();
+        let searches = TextSearch::take_from(&mut conditions, &QueryMemory::unbounded());
         assert_eq!((searches.len(), conditions.len()), (2, 5), "{searches:?} {conditions:?}");
 
         let texts: Vec<ArrayRef> = vec![
@@ -346,7 +328,7 @@ mod tests {
         let beginnings = (0..5).map(|query| (like(&format!("text {query}%"), false, &schema), 1u64 << query));
         let mut conditions: Vec<_> = texts.chain(beginnings).collect();
         let memory = Broker::new(64).account(QueryId(0), None);
-        let searches = TextSearch::take_from(&mut conditions, &memory).unwrap();
+        let searches = TextSearch::take_from(&mut conditions, &memory);
         assert_eq!((searches.len(), conditions.len()), (1, 20), "{searches:?} {conditions:?}");
     }
 }
