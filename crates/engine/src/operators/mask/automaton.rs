@@ -2,14 +2,17 @@
 //! (Aho & Corasick, "Efficient String Matching: An Aid to Bibliographic Search", CACM 1975).
 //!
 //! A state is the longest beginning of a text that the bytes so far end with. The next state depends on the one before,
-//! so a step waits for the cache. Therefore strings are put one behind the other, with a byte between them that no text
-//! has, and four parts of them are read side by side:
+//! so a step waits for the cache. Therefore a *run* of strings, which lie one behind the other in a buffer, is read as
+//! one text, and four parts of it are read side by side:
 //!
 //! ```text
 //!   carefully final|blithely bold requests|quick deposits|haggle|even ideas|silent foxes among the ...
 //!   lane 0 ----------------->>> lane 1 ------------>>> lane 2 ------------->>> lane 3 ---------------->
 //!                            a lane goes on for as long as a text that begins in its part may be
 //! ```
+//!
+//! What is found across the end of a string, or between two, is passed over. Short strings, which lie in their views,
+//! are copied into a run.
 //!
 //! The table has a row of 256 states for each state: of a row, a language's letters are a cache line or two.
 //!
@@ -20,11 +23,11 @@ use std::collections::VecDeque;
 /// Parts that are read side by side: so many steps are under way at a time.
 const LANES: usize = 4;
 
-/// Stands between strings: no UTF-8 has it.
-const BETWEEN: u8 = 0xff;
+/// Bytes of a run from which on it is read.
+const RUN_BYTES: usize = 32 * 1024;
 
-/// Bytes of strings that are put together; longer strings are read where they are.
-const TOGETHER_BYTES: usize = 32 * 1024;
+/// Bytes between two strings of a run, at most: they are read in vain.
+const GAP_MAX: usize = 32;
 
 /// By byte, a state.
 type Row = [u16; 256];
@@ -38,8 +41,8 @@ pub(super) struct Automaton {
     table: Box<[Row]>,
     /// The first state in which a text ends.
     first_found: u16,
-    /// By such a state, the masks of the texts that end there, together.
-    found: Box<[u64]>,
+    /// By such a state, the texts that end there: their bytes and masks, the longest first.
+    found: Box<[Vec<(usize, u64)>]>,
     /// Bytes of the longest text.
     longest: usize,
 }
@@ -48,13 +51,13 @@ pub(super) struct Automaton {
 struct Tree {
     /// By node and byte, the node below.
     below: Vec<Row>,
-    /// By node, the masks of the texts that end there.
-    found: Vec<u64>,
+    /// By node, the texts that end there.
+    found: Vec<Vec<(usize, u64)>>,
 }
 
 impl Tree {
     fn new() -> Self {
-        Self { below: vec![[NONE; 256]], found: vec![0] }
+        Self { below: vec![[NONE; 256]], found: vec![vec![]] }
     }
 
     fn add(&mut self, text: &[u8], mask: u64) {
@@ -65,13 +68,13 @@ impl Tree {
             if *below == NONE {
                 *below = new;
                 self.below.push([NONE; 256]);
-                self.found.push(0);
+                self.found.push(vec![]);
                 node = new;
             } else {
                 node = *below;
             }
         }
-        self.found[usize::from(node)] |= mask;
+        self.found[usize::from(node)].push((text.len(), mask));
     }
 
     /// Gives each node the one that follows for each byte, also where the tree has none below it: the one that the
@@ -87,7 +90,9 @@ impl Tree {
                 } else {
                     let below = usize::from(*below);
                     shorter[below] = instead;
-                    self.found[below] |= self.found[usize::from(instead)];
+                    // Those are shorter, and complete.
+                    let shorter_texts = self.found[usize::from(instead)].clone();
+                    self.found[below].extend(shorter_texts);
                     nodes.push_back(below);
                 }
             }
@@ -102,7 +107,8 @@ impl Automaton {
     /// Bytes that one of these texts takes at most, also while it is made.
     pub fn bytes_max(texts: &[(String, u64)]) -> usize {
         let states = 1 + texts.iter().map(|(text, _)| text.len()).sum::<usize>();
-        2 * states * (size_of::<Row>() + size_of::<u64>())
+        let ends = texts.len() * texts.len() * size_of::<(usize, u64)>();
+        2 * states * (size_of::<Row>() + size_of::<Vec<(usize, u64)>>()) + ends
     }
 
     /// One that finds these texts, none of which is empty, and all of which have no more than
@@ -111,7 +117,7 @@ impl Automaton {
         let mut tree = Tree::new();
         texts.iter().for_each(|(text, mask)| tree.add(text.as_bytes(), *mask));
         tree.close();
-        let (ends, others): (Vec<_>, Vec<_>) = (0..tree.found.len()).partition(|node| tree.found[*node] != 0);
+        let (ends, others): (Vec<_>, Vec<_>) = (0..tree.found.len()).partition(|node| !tree.found[*node].is_empty());
         let mut states = vec![0; tree.found.len()];
         for (state, node) in others.iter().chain(&ends).enumerate() {
             states[*node] = state as u16;
@@ -120,7 +126,7 @@ impl Automaton {
         Self {
             table: rows.collect(),
             first_found: others.len() as u16,
-            found: ends.iter().map(|node| tree.found[*node]).collect(),
+            found: ends.iter().map(|node| std::mem::take(&mut tree.found[*node])).collect(),
             longest: texts.iter().map(|(text, _)| text.len()).max().unwrap_or(0),
         }
     }
@@ -130,35 +136,12 @@ impl Automaton {
         self.table[usize::from(state)][usize::from(byte)]
     }
 
-    /// The masks of the texts that end in a state.
-    fn found(&self, state: u16) -> u64 {
-        self.found[usize::from(state - self.first_found)]
-    }
-
-    /// Tells of each string, by its number, the masks of the texts that it has, in order.
-    pub fn find_in<'s>(&self, strings: impl Iterator<Item = (usize, &'s [u8])>, mut tell: impl FnMut(usize, u64)) {
-        let mut together = Together::default();
-        for (number, bytes) in strings {
-            if together.bytes.len() + bytes.len() >= TOGETHER_BYTES {
-                together.find(self, &mut tell);
-            }
-            if bytes.len() >= TOGETHER_BYTES {
-                let mut found = 0;
-                self.read(bytes, |_, _, mask| found |= mask);
-                tell(number, found);
-                continue;
-            }
-            together.bytes.extend_from_slice(bytes);
-            together.bytes.push(BETWEEN);
-            together.strings.push((number, together.bytes.len(), 0));
-        }
-        together.find(self, &mut tell);
-    }
-
-    /// Tells wherever a text ends, with the lane that found it: those of a lane ascend. Some are told twice.
-    fn read(&self, bytes: &[u8], mut tell: impl FnMut(usize, usize, u64)) {
+    /// Tells wherever a text ends, with the lane that found it, and the texts that end there: places of a lane ascend.
+    /// Some are told twice.
+    fn read<'a>(&'a self, bytes: &[u8], mut tell: impl FnMut(usize, usize, &'a [(usize, u64)])) {
+        let found = |state: u16| self.found[usize::from(state - self.first_found)].as_slice();
         // Short parts would mostly be read twice.
-        let part = match bytes.len() / LANES {
+        let part = match bytes.len().div_ceil(LANES) {
             part if part > 4 * self.longest => part,
             _ => bytes.len(),
         };
@@ -174,7 +157,7 @@ impl Automaton {
             next = self.advance(aside, next, &mut states);
             for (lane, state) in states.into_iter().enumerate() {
                 if state >= self.first_found {
-                    tell(lane, lane * part + next - 1, self.found(state));
+                    tell(lane, lane * part + next - 1, found(state));
                 }
             }
         }
@@ -182,7 +165,7 @@ impl Automaton {
             for (place, byte) in lanes[lane].iter().enumerate().skip(steps) {
                 state = self.step(state, *byte);
                 if state >= self.first_found {
-                    tell(lane, lane * part + place, self.found(state));
+                    tell(lane, lane * part + place, found(state));
                 }
             }
         }
@@ -211,34 +194,95 @@ impl Automaton {
     }
 }
 
-/// Strings one behind the other.
-#[derive(Default)]
-struct Together {
-    bytes: Vec<u8>,
-    /// Their numbers, where they end, and the masks of the texts that were found in them.
-    strings: Vec<(usize, usize, u64)>,
+/// Looks for an automaton's texts in strings, one after another, and tells of each, by its number, the masks of the
+/// texts that it has.
+pub(super) struct TextsIn<'a, F> {
+    automaton: &'a Automaton,
+    tell: F,
+    /// The buffer of the run, and its strings.
+    buffer: &'a [u8],
+    run: Vec<RunString>,
+    /// Copied strings.
+    copied: Vec<u8>,
+    copied_run: Vec<RunString>,
 }
 
-impl Together {
-    /// Finds the texts, tells of each string, and has none afterwards.
-    fn find(&mut self, automaton: &Automaton, tell: &mut impl FnMut(usize, u64)) {
+/// A string of a run.
+struct RunString {
+    number: usize,
+    /// Where it is in its buffer.
+    start: usize,
+    end: usize,
+    /// The masks of the texts found so far.
+    found: u64,
+}
+
+impl<'a, F: FnMut(usize, u64)> TextsIn<'a, F> {
+    pub fn new(automaton: &'a Automaton, tell: F) -> Self {
+        Self { automaton, tell, buffer: &[], run: Vec::new(), copied: Vec::new(), copied_run: Vec::new() }
+    }
+
+    /// A string of a buffer, which lies behind the one before as a rule.
+    pub fn add(&mut self, number: usize, buffer: &'a [u8], start: usize, end: usize) {
+        let is_next = self
+            .run
+            .last()
+            .is_none_or(|last| std::ptr::eq(buffer, self.buffer) && start >= last.end && start - last.end <= GAP_MAX);
+        if !is_next || self.run.first().is_some_and(|first| end - first.start > RUN_BYTES) {
+            self.read_run();
+        }
+        self.buffer = buffer;
+        self.run.push(RunString { number, start, end, found: 0 });
+    }
+
+    /// A short string, wherever it is.
+    pub fn add_copied(&mut self, number: usize, bytes: &[u8]) {
+        let start = self.copied.len();
+        self.copied.extend_from_slice(bytes);
+        self.copied_run.push(RunString { number, start, end: self.copied.len(), found: 0 });
+        if self.copied.len() >= RUN_BYTES {
+            self.read_copied();
+        }
+    }
+
+    /// Tells of what it has not told of yet.
+    pub fn finish(mut self) {
+        self.read_run();
+        self.read_copied();
+    }
+
+    fn read_run(&mut self) {
+        self.automaton.find(self.buffer, &mut self.run, &mut self.tell);
+    }
+
+    fn read_copied(&mut self) {
+        self.automaton.find(&self.copied, &mut self.copied_run, &mut self.tell);
+        self.copied.clear();
+    }
+}
+
+impl Automaton {
+    /// Finds the texts in the strings of a run, tells of each, and leaves none.
+    fn find(&self, buffer: &[u8], run: &mut Vec<RunString>, tell: &mut impl FnMut(usize, u64)) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+        let (before, end) = (first.start, last.end);
         let mut next = [0; LANES];
-        let strings = &mut self.strings;
-        automaton.read(&self.bytes, |lane, place, mask| {
+        self.read(&buffer[before..end], |lane, place, texts| {
+            let end = before + place + 1;
             let string = &mut next[lane];
-            if strings[*string].1 <= place {
+            if run[*string].end < end {
                 // The first time, a lane is far from where it begins.
-                let later = &strings[*string..];
-                *string += match later.iter().take(LOOKED_AT).position(|(_, end, _)| *end > place) {
+                let later = &run[*string..];
+                *string += match later.iter().take(LOOKED_AT).position(|string| string.end >= end) {
                     Some(distance) => distance,
-                    None => later.partition_point(|(_, end, _)| *end <= place),
+                    None => later.partition_point(|string| string.end < end),
                 };
             }
-            strings[*string].2 |= mask;
+            let string = &mut run[*string];
+            let fits = texts.iter().filter(|(bytes, _)| string.start + bytes <= end);
+            string.found = fits.fold(string.found, |found, (_, mask)| found | mask);
         });
-        strings.iter().for_each(|(number, _, found)| tell(*number, *found));
-        self.bytes.clear();
-        self.strings.clear();
+        run.drain(..).for_each(|string| tell(string.number, string.found));
     }
 }
 
@@ -264,12 +308,31 @@ mod tests {
             };
             let texts: Vec<_> = (0..1 + round % 64).map(|query| (word(longest) + "a", 1u64 << query)).collect();
             let mut strings: Vec<_> = (0..300).map(|number| word(if number % 50 == 0 { 700 } else { 30 })).collect();
-            strings.push(word(4) + &"a".repeat(if round % 40 == 0 { 3 * TOGETHER_BYTES } else { 0 }));
+            strings.push(word(4) + &"a".repeat(if round % 40 == 0 { 3 * RUN_BYTES } else { 0 }));
             let automaton = Automaton::new(&texts);
 
+            // All in a buffer, one behind the other or apart, in order or not; or copied.
+            let mut buffer = Vec::new();
+            let mut places = Vec::new();
+            for string in &strings {
+                buffer.extend(std::iter::repeat_n(b'a', if round % 2 == 0 { 0 } else { random.below(50) }));
+                places.push((buffer.len(), buffer.len() + string.len()));
+                buffer.extend(string.bytes());
+            }
+            let mut numbers: Vec<_> = (0..strings.len()).collect();
+            if round % 3 == 0 {
+                numbers.rotate_left(20);
+            }
             let mut told = Vec::new();
-            let numbered = strings.iter().enumerate().map(|(number, string)| (number, string.as_bytes()));
-            automaton.find_in(numbered, |number, found| told.push((number, found)));
+            let mut search = TextsIn::new(&automaton, |number, found| told.push((number, found)));
+            for number in numbers {
+                let (start, end) = places[number];
+                match number % 7 {
+                    0 => search.add_copied(number, strings[number].as_bytes()),
+                    _ => search.add(number, &buffer, start, end),
+                }
+            }
+            search.finish();
             let masks = |string: &String| {
                 texts.iter().filter(|(text, _)| string.contains(text)).fold(0, |found, (_, mask)| found | mask)
             };

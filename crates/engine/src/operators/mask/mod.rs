@@ -6,12 +6,13 @@
 //! A column's values are of few kinds, each with a mask of its own ([`Lookup`]). The kinds of all columns together make
 //! a row's *code*, its place in a grid, where it is known which mask that is: no row's mask has to be computed, or
 //! looked for among the known ones. Conditions that are no comparisons of a column clear the bits of the queries that
-//! have them, one condition after the other; [`texts`] that many look for are looked for together. Where each
-//! query wants first rows, the bits of those that a row is none of the [first](FirstOfEach) for are cleared in the end.
+//! have them, one condition after the other; [`texts`] that many look for are looked for together, and several
+//! conditions on a column of few values are looked at [once per value](by_value). Where each query wants first rows, the bits of those that a row is none of the [first](FirstOfEach) for are cleared in the end.
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
 mod automaton;
+mod by_value;
 mod texts;
 
 use std::ops::Range;
@@ -28,6 +29,7 @@ use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 use crate::operators::sort::FirstOfEach;
 use crate::plan::mask_lookup::Lookup;
 use crate::plan::{Mask, SortKey};
+use by_value::ColumnConditions;
 use texts::TextSearch;
 
 /// Different masks that a packet keeps in a list, at most: as many values as a direct grouping takes.
@@ -63,6 +65,7 @@ impl Operator for MaskRows {
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
         let (mut conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
         let texts = TextSearch::take_from(&mut conditions, &setup.memory);
+        let by_value = ColumnConditions::take_from(&mut conditions);
         let only_lookups = masks.is_empty() && unwanted.is_empty() && self.conditions.is_empty() && first.is_none();
         let grid = if only_lookups { Grid::of(&lookups) } else { None };
         let (queries, rows, known) = (self.queries, Vec::new(), Known::default());
@@ -70,6 +73,7 @@ impl Operator for MaskRows {
             queries,
             lookups,
             texts,
+            by_value,
             conditions,
             masks,
             unwanted,
@@ -86,6 +90,7 @@ struct MaskState {
     queries: u64,
     lookups: Vec<(usize, Arc<Lookup>)>,
     texts: Vec<TextSearch>,
+    by_value: Vec<ColumnConditions>,
     conditions: Vec<(Expr, u64)>,
     masks: Vec<usize>,
     unwanted: Vec<usize>,
@@ -153,6 +158,9 @@ impl OperatorState for MaskState {
         }
         for (column, lookup) in &self.lookups {
             lookup.restrict(&input.flat(*column)?, &mut self.rows)?;
+        }
+        for conditions in &self.by_value {
+            conditions.restrict(&input, &mut self.rows)?;
         }
         for text in &self.texts {
             text.restrict(&input, &mut self.rows)?;
@@ -318,7 +326,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_common::ScalarValue;
     use datafusion_expr::Operator as Compared;
-    use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
+    use datafusion_physical_expr::expressions::{BinaryExpr, Column, IsNullExpr, Literal};
     use diligence_memory::QueryMemory;
 
     use super::*;
@@ -456,6 +464,47 @@ mod tests {
             });
             assert_eq!(run(&operator, vec![arrays]), [expected.collect::<Vec<_>>()], "every {step}th");
         }
+    }
+
+    #[test]
+    fn conditions_on_a_column_are_the_same_by_value_and_by_row() {
+        let schema = Schema::new(vec![Field::new("x", DataType::Int64, true)]);
+        let column: Arc<dyn datafusion_physical_expr::PhysicalExpr> = Arc::new(Column::new("x", 0));
+        let is = |operator, number| {
+            let number = Arc::new(Literal::new(ScalarValue::Int64(Some(number))));
+            Expr::new(Arc::new(BinaryExpr::new(column.clone(), operator, number)), &schema).unwrap()
+        };
+        let is_null = Expr::new(Arc::new(IsNullExpr::new(column.clone())), &schema).unwrap();
+        let conditions = vec![(is(Compared::NotEq, 3), 0b0011), (is(Compared::Lt, 7), 0b0110), (is_null, 0b1000)];
+        let operator = MaskRows {
+            queries: 0b1111,
+            lookups: vec![],
+            conditions,
+            masks: vec![],
+            unwanted: vec![],
+            first: None,
+            columns: vec![0],
+        };
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };
+        // NULL as a value, and rows without a value.
+        let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3), Some(9)]));
+        let picks = (0..400).map(|row| (row % 7 != 0).then_some(row % 4)).collect::<UInt32Array>();
+        let picked = crate::batch::Column::picked(values, Arc::new(picks));
+        let flat = crate::batch::Column::flat_array(picked.flat().unwrap());
+        let mut answers = Vec::new();
+        for column in [picked, flat] {
+            let (mut state, mut out) = (operator.open(&context).unwrap(), Output::default());
+            state.push(Batch::new(vec![column], 400), &mut out).unwrap();
+            let batch = out.take().unwrap();
+            let masks = batch.flat(1).unwrap().as_primitive::<UInt64Type>().values().to_vec();
+            answers.push((batch.flat(0).unwrap().as_primitive::<arrow::datatypes::Int64Type>().clone(), masks));
+        }
+        assert_eq!(answers[0], answers[1]);
+        let of = |value: Option<i64>| {
+            let place = answers[0].0.iter().position(|other| other == value);
+            place.map(|place| answers[0].1[place])
+        };
+        assert_eq!([Some(1), Some(3), Some(9), None].map(of), [Some(0b0111), Some(0b0100), Some(0b0001), Some(0b1000)]);
     }
 
     #[test]

@@ -8,21 +8,21 @@
 
 use std::fmt;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, GenericStringArray, OffsetSizeTrait};
 use arrow::datatypes::DataType;
 use diligence_base::Result;
 use diligence_memory::{QueryMemory, Reservation};
 use hashbrown::HashMap;
 
-use super::automaton::Automaton;
-use crate::batch::{Batch, to_logical};
+use super::automaton::{Automaton, TextsIn};
+use crate::batch::{Batch, to_logical, views};
 use crate::expressions::{Expr, SoughtText};
 
 /// Beginnings from which on they are looked for together: one costs a comparison of four bytes.
 const BEGINNINGS_MIN: usize = 4;
 
 /// The same of texts anywhere: an automaton reads byte by byte, the search for one text many bytes at once.
-const PIECES_MIN: usize = 6;
+const PIECES_MIN: usize = 7;
 
 /// Bytes of a string that are looked up.
 const HEAD_BYTES: usize = 4;
@@ -110,10 +110,11 @@ impl TextSearch {
 
     /// Tells of some strings the queries whose text each has: none of a NULL.
     fn find(&self, strings: &Strings, wanted: impl Iterator<Item = usize>, mut tell: impl FnMut(usize, u64)) {
-        let all = wanted.map(|number| (number, strings.get(number).unwrap_or_default()));
         match &self.texts {
-            Texts::Beginnings(beginnings) => all.for_each(|(number, bytes)| tell(number, beginnings.find(bytes))),
-            Texts::Pieces(automaton) => automaton.find_in(all, tell),
+            Texts::Beginnings(beginnings) => wanted.for_each(|number| {
+                tell(number, strings.get(number).map_or(0, |bytes| beginnings.find(bytes)));
+            }),
+            Texts::Pieces(automaton) => strings.find(automaton, wanted, tell),
         }
     }
 }
@@ -190,6 +191,19 @@ fn head(bytes: &[u8]) -> u32 {
     }
 }
 
+/// Adds some of the strings of an array with offsets to a search; of a NULL, nothing.
+fn add_all<'a, O: OffsetSizeTrait, F: FnMut(usize, u64)>(
+    search: &mut TextsIn<'a, F>,
+    strings: &'a GenericStringArray<O>,
+    wanted: impl Iterator<Item = usize>,
+) {
+    let (offsets, bytes) = (strings.value_offsets(), strings.value_data());
+    for number in wanted {
+        let end = number + usize::from(strings.is_valid(number));
+        search.add(number, bytes, offsets[number].as_usize(), offsets[end].as_usize());
+    }
+}
+
 /// The strings of an array as bytes.
 struct Strings(ArrayRef);
 
@@ -199,6 +213,31 @@ impl Strings {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Self(values.clone())),
             _ => to_logical(values, &DataType::Utf8View).map(Self),
         }
+    }
+
+    /// Finds an automaton's texts in some of the strings.
+    fn find(&self, automaton: &Automaton, wanted: impl Iterator<Item = usize>, tell: impl FnMut(usize, u64)) {
+        let mut search = TextsIn::new(automaton, tell);
+        match self.0.data_type() {
+            DataType::Utf8View => {
+                let strings = self.0.as_string_view();
+                let (all, buffers) = (strings.views(), strings.data_buffers());
+                for number in wanted {
+                    let view = &all[number];
+                    if strings.is_null(number) {
+                        search.add_copied(number, &[]);
+                    } else if views::is_long(*view) {
+                        let (buffer, start) = views::place(*view);
+                        search.add(number, &buffers[buffer], start, start + views::length(*view));
+                    } else {
+                        search.add_copied(number, views::bytes(view, buffers));
+                    }
+                }
+            }
+            DataType::LargeUtf8 => add_all(&mut search, self.0.as_string::<i64>(), wanted),
+            _ => add_all(&mut search, self.0.as_string::<i32>(), wanted),
+        }
+        search.finish();
     }
 
     /// `None` for NULL.

@@ -22,6 +22,7 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, IsNullExpr, Literal};
 use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use diligence_base::ErrorKind;
+use diligence_base::limits::MEMORY_BYTES_MIN;
 use diligence_disk::{MemoryTempFiles, TempOptions};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -452,7 +453,8 @@ fn only_what_may_not_fit_and_cannot_answer_otherwise_is_sorted() {
 /// One group of far more values than memory holds.
 #[test]
 fn a_group_that_does_not_fit_is_sorted_in_temp_space() {
-    const ROWS: usize = 400_000;
+    // More than the least memory that there may be.
+    const ROWS: usize = 1_200_000;
     let schema = schema();
     let batch = |start: usize| {
         let places = start..ROWS.min(start + 4000);
@@ -467,9 +469,9 @@ fn a_group_that_does_not_fit_is_sorted_in_temp_space() {
     let batches = (0..ROWS).step_by(4000).map(batch).collect::<Vec<_>>();
     let value = column(FLOAT).physical().clone();
     let calls = vec![median(FLOAT), percentile(value, 0.25, false), count_rows()];
-    let expected = "199999.5 | 99999.75 | 400000";
+    let expected = "599999.5 | 299999.75 | 1200000";
     let wide = vec![median(10), distinct(median(10)), distinct(median(FLOAT))];
-    let expected_wide = "99999.50000 | 99999.50000 | 199999.5";
+    let expected_wide = "299999.50000 | 299999.50000 | 599999.5";
     for workers in [1, 2] {
         let temp = TempOptions {
             directories: vec!["/temp".into()],
@@ -478,7 +480,8 @@ fn a_group_that_does_not_fit_is_sorted_in_temp_space() {
             ..TempOptions::default()
         };
         let engine =
-            Engine::start(EngineOptions { workers, memory_bytes: 2 << 20, temp, ..EngineOptions::default() }).unwrap();
+            Engine::start(EngineOptions { workers, memory_bytes: MEMORY_BYTES_MIN, temp, ..EngineOptions::default() })
+                .unwrap();
         let whole = aggregate(batches.clone(), vec![], calls.clone());
         let text = engine.explain(&whole, &QueryOptions::default()).unwrap();
         assert!(text.contains("Window compute row_number()") && text.contains("median("), "{text}");
