@@ -71,7 +71,8 @@ const FUNCTIONS: [(&str, &str); 91] = [
       WHERE _s.statistics_oid = $1)"),
     ("pg_get_statisticsobjdef_expressions", "(SELECT max(_s.statistics_expressions) FROM pg_catalog.pg_statistic_ext_texts _s \
       WHERE _s.statistics_oid = $1)"),
-    ("pg_get_triggerdef", "(SELECT max(_t.trigger_text) FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)"),
+    ("pg_get_triggerdef", "(SELECT max(CASE WHEN _t.function_schema IN (@PATH@) AND _t.function_oid NOT IN (@HIDDEN@) \
+      THEN _t.trigger_of_table ELSE _t.trigger_text END) FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)"),
     ("pg_get_userbyid", "COALESCE((SELECT max(_r.role_name) FROM pg_catalog.pg_role_names _r WHERE _r.role_oid = $1), \
       'unknown (OID=' || $1 || ')')"),
     ("pg_get_viewdef", "COALESCE((SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = CAST($1 AS REGCLASS)), \
@@ -133,7 +134,12 @@ const FUNCTIONS: [(&str, &str); 91] = [
 ];
 
 /// `pg_get_triggerdef` with a second argument: whether schemas are left out where names are found without them.
-const TRIGGER_SHORT: &str = "(SELECT max(CASE WHEN $2 THEN _t.trigger_short ELSE _t.trigger_text END) \
+const TRIGGER_SHORT: &str = "(SELECT max(CASE \
+    WHEN $2 AND _t.table_schema IN (@PATH@) AND _t.table_oid NOT IN (@HIDDEN@) THEN \
+    CASE WHEN _t.function_schema IN (@PATH@) AND _t.function_oid NOT IN (@HIDDEN@) \
+    THEN _t.trigger_short ELSE _t.trigger_of_function END \
+    WHEN _t.function_schema IN (@PATH@) AND _t.function_oid NOT IN (@HIDDEN@) \
+    THEN _t.trigger_of_table ELSE _t.trigger_text END) \
     FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)";
 
 /// `pg_get_indexdef` with a column's place: the whole index for 0.
@@ -165,7 +171,7 @@ pub(crate) fn template(name: &str, arguments: usize, visible: impl FnOnce() -> V
         return Some(parsed(INDEX_PART));
     }
     if name == "pg_get_triggerdef" && arguments > 1 {
-        return Some(parsed(TRIGGER_SHORT));
+        return Some(parsed(&visible().put_into(TRIGGER_SHORT)));
     }
     let Some((_, text)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else {
         return formulas::formula(name, arguments).and_then(Result::ok);

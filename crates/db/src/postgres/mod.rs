@@ -517,7 +517,12 @@ fn add_declared(add: Add<'_>) {
         "oid:p tgrelid:p tgparentid:p tgname:n tgfoid:p tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:p tgconstrindid:p tgconstraint:p tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:V tgargs tgqual tgoldtable:n tgnewtable:n",
         triggers::triggers,
     );
-    add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
+    add(
+        "pg_trigger_texts",
+        "trigger_oid:o trigger_text trigger_of_table trigger_of_function trigger_short table_schema:o table_oid:o \
+         function_schema:o function_oid:o",
+        triggers::texts,
+    );
     add(
         "pg_statistic_ext",
         "oid:p stxrelid:p stxname:n stxnamespace:p stxowner:p stxstattarget:i stxkeys:V stxkind:T stxexprs",

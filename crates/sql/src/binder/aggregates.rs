@@ -289,7 +289,7 @@ impl Binder<'_> {
 
     pub(super) fn aggregate_parts(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Call> {
         let is_within_group = !function.within_group.is_empty();
-        let arguments = || self.aggregate_arguments(name, function, level);
+        let arguments = || self.with_names(name, self.aggregate_arguments(name, function, level)?);
         let mut arguments = if is_within_group { self.direct(arguments)? } else { arguments()? };
         let mut order = &[][..];
         if let FunctionArguments::List(list) = &function.args {
@@ -646,8 +646,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Whether a row of the group is before the hypothetical one, whether it is its peer, its keys, and FILTER. Fails with
-    /// 42883 if there are not as many arguments as keys.
+    /// Whether a row of the group is before the hypothetical one, whether it is its peer, its keys, and FILTER. Fails
+    /// with 42883 if there are not as many arguments as keys.
     fn hypothetical_parts(
         &self,
         name: &str,

@@ -384,6 +384,9 @@ impl Binder<'_> {
         {
             *json = self.explicit(json.clone(), &SqlType::Json, false)?;
         }
+        if sign == "||" && sides.iter().all(|side| side.sql_type().element().is_none()) {
+            sides = sides.into_iter().map(|side| self.with_name(side)).collect::<Result<_>>()?;
+        }
         if sides.iter().any(|side| side.sql_type().is_vector()) {
             sides = self.vector_sides(sides)?;
         }

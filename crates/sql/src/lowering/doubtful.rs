@@ -1,10 +1,10 @@
 //! NOT IN over several columns that may be NULL.
 //!
 //! A pair of rows spoils `(a, b) NOT IN (SELECT c, d …)` unless it differs for certain: `a = c` is true or NULL, and so
-//! is `b = d`. No hash table finds such pairs at once, but one finds those that have equal values in some of the columns
-//! and a NULL, on either side, in each of the others. So there is a join for every choice of columns: for two columns
-//! four. But for the join on all columns, the right side's rows are first made few: of the columns that are not chosen
-//! only matters whether they are NULL.
+//! is `b = d`. No hash table finds such pairs at once, but one finds those that have equal values in some of the
+//! columns and a NULL, on either side, in each of the others. So there is a join for every choice of columns: for two
+//! columns four. But for the join on all columns, the right side's rows are first made few: of the columns that are
+//! not chosen only matters whether they are NULL.
 
 use std::collections::BTreeSet;
 

@@ -174,8 +174,8 @@ impl Around<'_> {
         }
     }
 
-    /// The columns, in the table's order, and the texts of the expressions of a list. Fails with 42703 for a column that
-    /// is not there, 42701 for what is there twice, 54011 for too many.
+    /// The columns, in the table's order, and the texts of the expressions of a list. Fails with 42703 for a column
+    /// that is not there, 42701 for what is there twice, 54011 for too many.
     fn statistics_parts(&self, object: &Object, parts: &[String]) -> Result<(Vec<String>, Vec<String>)> {
         let Relation::Native(table) = &object.relation else { return Err(Error::bug("statistics of no table")) };
         let written = parse_one(&format!("CREATE INDEX ON t ({})", parts.join(", "))).map_err(unplaced)?.statement;

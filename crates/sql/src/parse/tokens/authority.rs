@@ -1,5 +1,6 @@
-//! Statements about roles and what they may do, about triggers and about statistics. The parser knows some of them, and not all; so each becomes
-//! `CALL "authority statement"('w:grant', 'w:select', …)`: its tokens, one by one, with what they are in front.
+//! Statements about roles and what they may do, about triggers and about statistics. The parser knows some of them, and
+//! not all; so each becomes `CALL "authority statement"('w:grant', 'w:select', …)`: its tokens, one by one, with what
+//! they are in front.
 //!
 //! * `w:` a word in lower case, `q:` one in quotes, `s:` a text, `n:` a number, `p:` anything else.
 

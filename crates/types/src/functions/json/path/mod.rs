@@ -57,7 +57,8 @@ impl Paths {
     }
 }
 
-/// A path's text as PostgreSQL shows it. Fails with 42601 if it is no path, 2201B for a regular expression that is none.
+/// A path's text as PostgreSQL shows it. Fails with 42601 if it is no path, and with 2201B for a regular expression
+/// that is none.
 pub fn path_text(path: &str) -> Result<String> {
     read_path(path).map(|path| show::shown(&path))
 }
