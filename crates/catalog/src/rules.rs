@@ -12,10 +12,10 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::Expr;
 
-use crate::Trigger;
 pub use crate::deferral::Deferral;
 use crate::distribution::Distribution;
 pub use crate::index_form::{BTREE, IndexForm, PartForm};
+use crate::{ExtendedStatistics, Trigger};
 
 /// The rules of a table.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +45,8 @@ pub struct TableRules {
     pub distribution: Distribution,
     /// What it calls when its rows change, in the order of their names.
     pub triggers: Vec<Trigger>,
+    /// What CREATE STATISTICS says of it, in the order in which it was said.
+    pub statistics: Vec<ExtendedStatistics>,
 }
 
 /// What a materialized view shows.

@@ -196,6 +196,11 @@ impl Trigger {
 
     /// The statement that makes it, for a table of this name as SQL writes it.
     pub fn definition(&self, table: &str) -> String {
+        self.definition_with(table, self.function.schema != crate::DEFAULT_SCHEMA)
+    }
+
+    /// The same, with the schema of its function or without it.
+    pub fn definition_with(&self, table: &str, names_schema: bool) -> String {
         let quoted = |name: &str| match name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
             true => name.to_owned(),
             false => format!("\"{}\"", name.replace('"', "\"\"")),
@@ -226,9 +231,9 @@ impl Trigger {
         let arguments = arguments.collect::<Vec<_>>().join(", ");
         let routine = self.function.routine().unwrap_or(&self.function.name);
         let routine = quoted(routine.split('(').next().unwrap_or(routine));
-        let routine = match self.function.schema == crate::DEFAULT_SCHEMA {
-            true => routine,
-            false => format!("{}.{routine}", quoted(&self.function.schema)),
+        let routine = match names_schema {
+            true => format!("{}.{routine}", quoted(&self.function.schema)),
+            false => routine,
         };
         let name = quoted(&self.name);
         let tables = [("OLD", &self.old_rows), ("NEW", &self.new_rows)];

@@ -11,7 +11,7 @@ use diligence_base::Result;
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::rules::{Identity, Key, Materialized, Reference};
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
-use diligence_catalog::{ColumnIds, RelationName, Trigger};
+use diligence_catalog::{ColumnIds, ExtendedStatistics, RelationName, Trigger};
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::Seal;
 
@@ -186,6 +186,7 @@ pub struct RulesRecord {
     pub materialized: Option<Materialized>,
     pub distribution: Distribution,
     pub triggers: Vec<Trigger>,
+    pub statistics: Vec<ExtendedStatistics>,
 }
 
 /// The moment in a record, in microseconds since 1970; `None` if it is another kind of record.

@@ -444,6 +444,7 @@ impl<'a> Replay<'a> {
             materialized: record.materialized,
             distribution: record.distribution,
             triggers: record.triggers,
+            statistics: record.statistics,
         };
         Ok((rules, places))
     }

@@ -32,7 +32,8 @@ const FUNCTIONS: [(&str, &str); 91] = [
       FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regrole", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(_r.role_name) FROM pg_catalog.pg_role_names _r \
       WHERE _r.role_oid = $1), CAST(CAST($1 AS BIGINT) AS TEXT))"),
-    ("name of regtype", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
+    ("name of regtype", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(CASE WHEN _t.type_schema IN (@PATH@) \
+      AND _t.type_element NOT IN (@HIDDEN@) THEN _t.type_short ELSE _t.type_sql_name END) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("obj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = 0)"),
     ("pg_blocking_pids", "COALESCE((SELECT array_agg(_w.blocking_pid) FROM pg_catalog.pg_lock_waits _w WHERE _w.waiting_pid = $1), \
@@ -64,10 +65,14 @@ const FUNCTIONS: [(&str, &str); 91] = [
     ("pg_get_partkeydef", "CAST(NULL AS TEXT)"),
     ("pg_get_ruledef", "CAST(NULL AS TEXT)"),
     ("pg_get_serial_sequence", "(SELECT max(_s.serial_sequence) FROM pg_catalog.pg_serials _s WHERE _s.serial_table = CAST($1 AS REGCLASS) AND _s.serial_column = $2)"),
-    ("pg_get_statisticsobjdef", "CAST(NULL AS TEXT)"),
-    ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
-    ("pg_get_statisticsobjdef_expressions", "CAST(NULL AS TEXT[])"),
-    ("pg_get_triggerdef", "(SELECT max(_t.trigger_text) FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)"),
+    ("pg_get_statisticsobjdef", "(SELECT max(CASE WHEN _s.table_schema IN (@PATH@) AND _s.table_oid NOT IN (@HIDDEN@) \
+      THEN _s.statistics_short ELSE _s.statistics_text END) FROM pg_catalog.pg_statistic_ext_texts _s WHERE _s.statistics_oid = $1)"),
+    ("pg_get_statisticsobjdef_columns", "(SELECT max(_s.statistics_list) FROM pg_catalog.pg_statistic_ext_texts _s \
+      WHERE _s.statistics_oid = $1)"),
+    ("pg_get_statisticsobjdef_expressions", "(SELECT max(_s.statistics_expressions) FROM pg_catalog.pg_statistic_ext_texts _s \
+      WHERE _s.statistics_oid = $1)"),
+    ("pg_get_triggerdef", "(SELECT max(CASE WHEN _t.function_schema IN (@PATH@) AND _t.function_oid NOT IN (@HIDDEN@) \
+      THEN _t.trigger_of_table ELSE _t.trigger_text END) FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)"),
     ("pg_get_userbyid", "COALESCE((SELECT max(_r.role_name) FROM pg_catalog.pg_role_names _r WHERE _r.role_oid = $1), \
       'unknown (OID=' || $1 || ')')"),
     ("pg_get_viewdef", "COALESCE((SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = CAST($1 AS REGCLASS)), \
@@ -104,7 +109,7 @@ const FUNCTIONS: [(&str, &str); 91] = [
     ("pg_ts_dict_is_visible", "true"),
     ("pg_ts_parser_is_visible", "true"),
     ("pg_ts_template_is_visible", "true"),
-    ("pg_type_is_visible", "(SELECT bool_or(_t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@)) \
+    ("pg_type_is_visible", "(SELECT bool_or(_t.type_schema IN (@PATH@) AND _t.type_element NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
     ("regnamespace of name", "CAST((SELECT max(_n.schema_oid) FROM pg_catalog.pg_namespace_names _n \
       WHERE _n.schema_name = $1) AS REGNAMESPACE)"),
@@ -129,7 +134,12 @@ const FUNCTIONS: [(&str, &str); 91] = [
 ];
 
 /// `pg_get_triggerdef` with a second argument: whether schemas are left out where names are found without them.
-const TRIGGER_SHORT: &str = "(SELECT max(CASE WHEN $2 THEN _t.trigger_short ELSE _t.trigger_text END) \
+const TRIGGER_SHORT: &str = "(SELECT max(CASE \
+    WHEN $2 AND _t.table_schema IN (@PATH@) AND _t.table_oid NOT IN (@HIDDEN@) THEN \
+    CASE WHEN _t.function_schema IN (@PATH@) AND _t.function_oid NOT IN (@HIDDEN@) \
+    THEN _t.trigger_short ELSE _t.trigger_of_function END \
+    WHEN _t.function_schema IN (@PATH@) AND _t.function_oid NOT IN (@HIDDEN@) \
+    THEN _t.trigger_of_table ELSE _t.trigger_text END) \
     FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)";
 
 /// `pg_get_indexdef` with a column's place: the whole index for 0.
@@ -161,7 +171,7 @@ pub(crate) fn template(name: &str, arguments: usize, visible: impl FnOnce() -> V
         return Some(parsed(INDEX_PART));
     }
     if name == "pg_get_triggerdef" && arguments > 1 {
-        return Some(parsed(TRIGGER_SHORT));
+        return Some(parsed(&visible().put_into(TRIGGER_SHORT)));
     }
     let Some((_, text)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else {
         return formulas::formula(name, arguments).and_then(Result::ok);

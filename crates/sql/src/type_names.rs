@@ -1,5 +1,5 @@
 //! `format_type`: the names of types by their numbers, as a function of one statement, which answers by the snapshot
-//! that it sees.
+//! that it sees. Types that are found without their schema are shown without it.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -11,11 +11,11 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::error::Result;
 use datafusion_common::{ScalarValue, plan_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
-use diligence_catalog::SessionSnapshot;
 use diligence_catalog::types::TYPES;
+use diligence_catalog::{DEFAULT_SCHEMA, Object, RelationName, SessionSnapshot};
 use diligence_engine::plan::bytes::FunctionName;
-use diligence_types::SqlType;
 use diligence_types::timed_type::TimedType;
+use diligence_types::{SqlType, quoted_name};
 
 /// The function's name.
 pub(crate) const NAME: &str = "format_type";
@@ -37,11 +37,33 @@ const PSEUDO_TYPES: [(i64, &str); 13] = [
     (5079, "anycompatiblenonarray"),
 ];
 
-/// The function of this name, if it is this one, for a statement that sees this snapshot.
-pub(crate) fn function(name: &str, snapshot: &SessionSnapshot) -> Option<Arc<ScalarUDF>> {
+/// The schema and the name of a type that a statement made; of an array, of its elements.
+pub(crate) fn made(sql_type: &SqlType) -> Option<(&str, &str)> {
+    let (schema, name) = match sql_type {
+        SqlType::Enum(one) if !one.name.is_empty() => (&one.schema, &one.name),
+        SqlType::Domain(one) => (&one.schema, &one.name),
+        SqlType::Record(one) => one.composite_name().map(|own| (&own.schema, &own.name))?,
+        other => return other.element().and_then(made),
+    };
+    Some((schema.as_deref().unwrap_or(DEFAULT_SCHEMA), name))
+}
+
+/// Whether a name without a schema finds what has this one, if names are looked for in these schemas.
+pub(crate) fn is_found(snapshot: &SessionSnapshot, path: &[String], (schema, name): (&str, &str)) -> bool {
+    let has_it = |schema: &String| snapshot.catalog.get(&RelationName::new(schema, name)).is_some();
+    path.iter().find(|schema| has_it(schema)).is_some_and(|first| first == schema)
+}
+
+/// The function of this name, if it is this one, for a statement that sees this snapshot and looks for names in these
+/// schemas.
+pub(crate) fn function(name: &str, snapshot: &SessionSnapshot, path: &[String]) -> Option<Arc<ScalarUDF>> {
     if name != NAME {
         return None;
     }
+    let whole = |object: &Object| match is_found(snapshot, path, (&object.name.schema, &object.name.name)) {
+        true => quoted_name(&object.name.name).into_owned(),
+        false => format!("{}.{}", quoted_name(&object.name.schema), quoted_name(&object.name.name)),
+    };
     let mut names = HashMap::new();
     let mut add = |oid: u32, array_oid: u32, shown: &str| {
         names.insert(i64::from(oid), Named { element: i64::from(oid), name: shown.to_owned(), is_array: false });
@@ -55,30 +77,30 @@ pub(crate) fn function(name: &str, snapshot: &SessionSnapshot) -> Option<Arc<Sca
     }
     for (object, one) in snapshot.catalog.enums() {
         if snapshot.sees(&object.name) {
-            add(one.oid, one.array_oid, &one.to_string());
+            add(one.oid, one.array_oid, &whole(object));
         }
     }
     for (object, one) in snapshot.catalog.composites() {
         if let Some(own) = one.composite_name().filter(|_| snapshot.sees(&object.name)) {
-            add(own.oid, own.array_oid, &one.to_string());
+            add(own.oid, own.array_oid, &whole(object));
         }
     }
     for (object, one, _) in snapshot.catalog.domains() {
         if snapshot.sees(&object.name) {
-            add(one.oid, one.array_oid, &one.to_string());
+            add(one.oid, one.array_oid, &whole(object));
         }
     }
     for (oid, shown) in PSEUDO_TYPES {
         names.insert(oid, Named { element: oid, name: shown.to_owned(), is_array: false });
     }
     let signature = Signature::any(2, Volatility::Stable);
-    Some(Arc::new(ScalarUDF::from(FormatType { names: Arc::new(names), signature })))
+    Some(Arc::new(ScalarUDF::from(FormatType { names: Arc::new(names), path: path.to_vec(), signature })))
 }
 
 /// What a plan's bytes call the function, if it is this one.
 pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
-    let is_own = function.inner().is::<FormatType>();
-    is_own.then(|| FunctionName { name: NAME.to_owned(), ..FunctionName::default() })
+    let own = function.inner().downcast_ref::<FormatType>()?;
+    Some(FunctionName { name: NAME.to_owned(), texts: own.path.clone(), ..FunctionName::default() })
 }
 
 /// A type's name.
@@ -124,6 +146,8 @@ impl Named {
 #[derive(Debug)]
 struct FormatType {
     names: Arc<HashMap<i64, Named>>,
+    /// The schemas in which names are looked for.
+    path: Vec<String>,
     signature: Signature,
 }
 

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 46] = [
+const EMPTY: [(&str, &str); 45] = [
     ("pg_aggregate", "aggfnoid:p aggkind:c aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:p aggtranstype:p agginitval"),
     ("pg_amop", "oid:p amopfamily:p amoplefttype:p amoprighttype:p amopstrategy:s amoppurpose:c amopopr:p amopmethod:p amopsortfamily:p"),
     ("pg_amproc", "oid:p amprocfamily:p amproclefttype:p amprocrighttype:p amprocnum:s amproc:p"),
@@ -57,7 +57,6 @@ const EMPTY: [(&str, &str); 46] = [
     ("pg_statio_user_indexes", "relid:p indexrelid:p schemaname:n relname:n indexrelname:n idx_blks_read:o idx_blks_hit:o"),
     ("pg_statio_user_tables", "relid:p schemaname:n relname:n heap_blks_read:o heap_blks_hit:o idx_blks_read:o idx_blks_hit:o \
       toast_blks_read:o toast_blks_hit:o tidx_blks_read:o tidx_blks_hit:o"),
-    ("pg_statistic_ext", "oid:p stxrelid:p stxname:n stxnamespace:p stxowner:p stxstattarget:i stxkeys:S stxkind:T stxexprs"),
     ("pg_statistic_ext_data", "stxoid:p stxdinherit:b stxdndistinct stxddependencies stxdmcv stxdexpr"),
     ("pg_subscription", "oid:p subdbid:p subskiplsn subname:n subowner:p subenabled:b subbinary:b substream:b subtwophasestate:c \
       subdisableonerr:b subconninfo subslotname:n subsynccommit subpublications:T"),

@@ -15,6 +15,7 @@ mod constraints;
 mod declared;
 pub(crate) mod definitions;
 mod empty;
+mod extended;
 mod known;
 mod layouts;
 mod listed_types;
@@ -468,7 +469,11 @@ fn add_types(add: Add<'_>) {
          typdefaultbin typacl:T",
         types,
     );
-    add("pg_type_names", "type_oid:o type_name type_sql_name type_schema:o type_whole", type_names);
+    add(
+        "pg_type_names",
+        "type_oid:o type_name type_sql_name type_schema:o type_whole type_short type_element:o",
+        type_names,
+    );
     add("pg_enum", "oid:p enumtypid:p enumsortorder:r enumlabel:n", enum_labels);
     add(
         "pg_collation",
@@ -512,7 +517,23 @@ fn add_declared(add: Add<'_>) {
         "oid:p tgrelid:p tgparentid:p tgname:n tgfoid:p tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:p tgconstrindid:p tgconstraint:p tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:V tgargs tgqual tgoldtable:n tgnewtable:n",
         triggers::triggers,
     );
-    add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
+    add(
+        "pg_trigger_texts",
+        "trigger_oid:o trigger_text trigger_of_table trigger_of_function trigger_short table_schema:o table_oid:o \
+         function_schema:o function_oid:o",
+        triggers::texts,
+    );
+    add(
+        "pg_statistic_ext",
+        "oid:p stxrelid:p stxname:n stxnamespace:p stxowner:p stxstattarget:i stxkeys:V stxkind:T stxexprs",
+        extended::statistics,
+    );
+    add(
+        "pg_statistic_ext_texts",
+        "statistics_oid:o statistics_text statistics_short statistics_list statistics_expressions:T table_schema:o \
+         table_oid:o",
+        extended::texts,
+    );
     add(
         "pg_language",
         "oid:p lanname:n lanowner:p lanispl:b lanpltrusted:b lanacl:T lanplcallfoid:p laninline:p \
@@ -667,11 +688,17 @@ fn type_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let schemas = schemas(snapshot).into_iter().map(|(name, oid)| (oid, name)).collect::<BTreeMap<_, _>>();
     let named = listed_types(snapshot).into_iter().flat_map(|ListedType { name, sql_name, schema, known, .. }| {
         let of = schemas.get(&schema).map_or("", String::as_str);
-        let row = |oid: u32, name: String, sql_name: String| {
-            let whole = format!("{of}.{name}");
-            vec![oid.into(), name.into(), sql_name.into(), schema.into(), whole.into()]
+        let short = match schema {
+            CATALOG_OID => sql_name.clone(),
+            _ => quoted_name(&name).into_owned(),
         };
-        [row(known.array_oid, format!("_{name}"), format!("{sql_name}[]")), row(known.oid, name, sql_name)]
+        let row = |oid: u32, name: String, sql_name: String, short: String| {
+            let whole = format!("{of}.{name}");
+            let element = known.oid.into();
+            vec![oid.into(), name.into(), sql_name.into(), schema.into(), whole.into(), short.into(), element]
+        };
+        let array = row(known.array_oid, format!("_{name}"), format!("{sql_name}[]"), format!("{short}[]"));
+        [array, row(known.oid, name, sql_name, short)]
     });
     named.filter(|row| row[0] != Cell::Number(0)).collect()
 }

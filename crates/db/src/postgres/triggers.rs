@@ -5,7 +5,6 @@ use diligence_catalog::rules::Deferral;
 use diligence_catalog::{Object, SessionSnapshot, Trigger, TriggerEvent};
 use diligence_types::quoted_name;
 
-use super::definitions::qualified;
 use super::rows::Cell;
 
 /// Triggers have numbers from here down, far from those of objects: so many for a table.
@@ -92,12 +91,26 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     all(snapshot).into_iter().map(row).collect()
 }
 
-/// The statements that make them, by their numbers, and these without the schema of what is found without one.
+/// The statements that make them, by their numbers: with the schemas of the table and of the function, without one of
+/// them, and without both; and by which numbers these are found.
 pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |(oid, object, trigger): (i64, &Object, &Trigger)| {
         let whole = format!("{}.{}", quoted_name(&object.name.schema), quoted_name(&object.name.name));
-        let short = trigger.definition(&qualified(&object.name));
-        vec![Cell::Number(oid), trigger.definition(&whole).into(), short.into()]
+        let bare = quoted_name(&object.name.name);
+        let text = |table: &str, names_schema: bool| Cell::Text(trigger.definition_with(table, names_schema));
+        let function = snapshot.catalog.get(&trigger.function).map_or(0, |function| function.oid());
+        let schema = |name: &str| Cell::from(snapshot.schema_oid(name).unwrap_or_default());
+        vec![
+            Cell::Number(oid),
+            text(&whole, true),
+            text(&whole, false),
+            text(&bare, true),
+            text(&bare, false),
+            schema(&object.name.schema),
+            object.oid().into(),
+            schema(&trigger.function.schema),
+            function.into(),
+        ]
     };
     all(snapshot).into_iter().map(row).collect()
 }

@@ -203,6 +203,16 @@ impl<'a> Exported<'a> {
         }
         for object in &objects {
             let name = qualified(&object.name);
+            if let Relation::Native(table) = &object.relation {
+                for own in &table.rules().statistics {
+                    let schema = own.schema.as_deref().unwrap_or(&object.name.schema);
+                    let _ = writeln!(self.last, "{};", own.definition(schema, &name));
+                    if let Some(target) = own.target {
+                        let own = format!("{}.{}", quoted(schema), quoted(&own.name));
+                        let _ = writeln!(self.last, "ALTER STATISTICS {own} SET STATISTICS {target};");
+                    }
+                }
+            }
             for trigger in object.relation.triggers() {
                 let _ = writeln!(self.last, "{};", trigger.definition(&name));
                 if trigger.state != TriggerState::Origin {

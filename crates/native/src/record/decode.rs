@@ -7,12 +7,12 @@ use diligence_base::{Error, Result};
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::rules::{Deferral, Identity, IndexForm, Key, KeyKind, Materialized, Reference, ReferenceAction};
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
-use diligence_catalog::{ColumnIds, RelationName, Trigger};
+use diligence_catalog::{ColumnIds, ExtendedStatistics, RelationName, Trigger};
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::Seal;
 
 use super::marks::{
-    BETWEEN, DISTRIBUTION, INDEX, MATERIALIZED, REFERENCES_OFF, SET_COLUMNS, TRIGGER, UNPOPULATED, UNPROVEN,
+    BETWEEN, DISTRIBUTION, INDEX, MATERIALIZED, REFERENCES_OFF, SET_COLUMNS, STATISTICS, TRIGGER, UNPOPULATED, UNPROVEN,
 };
 use super::{DEFERRAL_SHIFT, MATCH_FULL, Record, RulesRecord, TableRecord, tags};
 use crate::bytes::Decoder;
@@ -178,6 +178,7 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
             REFERENCES_OFF => rules.references_off = true,
             DISTRIBUTION => rules.distribution = Distribution::decoded(&text)?,
             other if other.starts_with(TRIGGER) => rules.triggers.push(Trigger::decoded(&text)?),
+            other if other.starts_with(STATISTICS) => rules.statistics.push(ExtendedStatistics::decoded(&text)?),
             other if other.starts_with(SET_COLUMNS) => {
                 let columns = text.split(BETWEEN).map(str::to_owned).collect::<Vec<_>>();
                 set.insert(other[SET_COLUMNS.len()..].to_owned(), columns);

@@ -19,7 +19,7 @@ use diligence_storage::segment::{Seal, Segment};
 use sqlparser::ast::Expr;
 
 use super::marks::{
-    BETWEEN, DISTRIBUTION, INDEX, MATERIALIZED, REFERENCES_OFF, SET_COLUMNS, TRIGGER, UNPOPULATED, UNPROVEN,
+    BETWEEN, DISTRIBUTION, INDEX, MATERIALIZED, REFERENCES_OFF, SET_COLUMNS, STATISTICS, TRIGGER, UNPOPULATED, UNPROVEN,
 };
 use super::{DEFERRAL_SHIFT, MATCH_FULL, tags};
 use crate::bytes::Encoder;
@@ -286,6 +286,7 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         materialized,
         distribution,
         triggers,
+        statistics,
     } = rules;
     let mut pairs = |pairs: Vec<(&String, String)>| {
         encoder.number(pairs.len() as u64);
@@ -307,10 +308,19 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
     let off = references_off.then(|| (REFERENCES_OFF.to_owned(), String::new()));
     let divided = (*distribution != Distribution::default()).then(|| (DISTRIBUTION.to_owned(), distribution.encoded()));
     let called = triggers.iter().map(|trigger| (format!("{TRIGGER}{}", trigger.name), trigger.encoded()));
+    let studied = statistics.iter().map(|own| (format!("{STATISTICS}{}", own.name), own.encoded()));
     let formed = keys.iter().filter_map(|key| Some((format!("{INDEX}{}", key.name), key.form.as_ref()?.encoded())));
     let partly = references.iter().filter(|reference| !reference.set_columns.is_empty());
     let set = partly.map(|reference| (format!("{SET_COLUMNS}{}", reference.name), reference.set_columns.join(BETWEEN)));
-    let marks = marks.chain(view).chain(off).chain(divided).chain(called).chain(formed).chain(set).collect::<Vec<_>>();
+    let marks = marks
+        .chain(view)
+        .chain(off)
+        .chain(divided)
+        .chain(called)
+        .chain(studied)
+        .chain(formed)
+        .chain(set)
+        .collect::<Vec<_>>();
     let comments = comments.iter().chain(marks.iter().map(|(name, text)| (name, text)));
     pairs(comments.map(|(name, text)| (name, text.clone())).collect());
     encoder.number(identities.len() as u64);

@@ -12,6 +12,8 @@ pub(super) const DISTRIBUTION: &str = "\u{1}distribution";
 pub(super) const REFERENCES_OFF: &str = "\u{1}references off";
 /// Of a trigger, with its name behind.
 pub(super) const TRIGGER: &str = "\u{1}trigger ";
+/// Of what CREATE STATISTICS made, with its name behind.
+pub(super) const STATISTICS: &str = "\u{1}statistics ";
 /// Of the columns that ON DELETE changes, with the constraint's name behind.
 pub(super) const SET_COLUMNS: &str = "\u{1}set ";
 /// Of what an index was declared with, with its name behind.

@@ -85,14 +85,30 @@ impl Binder<'_> {
         function: &Function,
         level: &'l Level<'s>,
     ) -> Result<(&'l Level<'s>, &'n str, Call)> {
-        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() });
+        self.trackers.borrow_mut().push(Tracker::new(level.depth));
         let was_inside = level.in_aggregate.replace(true);
         let bound = self.aggregate_parts(name, function, level);
         level.in_aggregate.set(was_inside);
         let tracker = self.trackers.borrow_mut().pop();
         let (name, parts) = self.as_postgres(name, bound?)?;
-        let target = level.at(tracker.as_ref().and_then(|tracker| tracker.innermost).unwrap_or(level.depth));
-        let holds_another = tracker.is_some_and(|tracker| tracker.aggregates.contains(&target.depth));
+        Ok((self.level_of(tracker, level, was_inside)?, name, parts))
+    }
+
+    /// The level that an aggregate belongs to by the columns that were met in its parts. Fails with 42803 where no
+    /// aggregate may stand, and if its direct arguments are of a level inside of the one that it belongs to.
+    fn level_of<'l, 's>(
+        &self,
+        tracker: Option<Tracker>,
+        level: &'l Level<'s>,
+        was_inside: bool,
+    ) -> Result<&'l Level<'s>> {
+        let tracker = tracker.unwrap_or_else(|| Tracker::new(level.depth));
+        let target = level.at(tracker.innermost.unwrap_or(level.depth));
+        if tracker.direct.is_some_and(|direct| direct > target.depth) {
+            let message = "outer-level aggregate cannot contain a lower-level variable in its direct arguments";
+            return Err(Error::input(message).with_code("42803"));
+        }
+        let holds_another = tracker.aggregates.contains(&target.depth);
         self.trackers.borrow_mut().iter_mut().for_each(|tracker| tracker.aggregates.push(target.depth));
         let is_nested = if target.depth == level.depth { was_inside } else { target.in_aggregate.get() };
         if is_nested || holds_another {
@@ -102,7 +118,17 @@ impl Binder<'_> {
             let message = format!("aggregate functions are not allowed in {}", target.clause.get().name());
             return Err(Error::input(message).with_code("42803"));
         }
-        Ok((target, name, parts))
+        Ok(target)
+    }
+
+    /// What is in parentheses in front of WITHIN GROUP: its columns do not decide to which level the aggregate belongs.
+    fn direct<T>(&self, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = self.trackers.borrow().last().and_then(|tracker| tracker.innermost);
+        let bound = bind();
+        if let Some(tracker) = self.trackers.borrow_mut().last_mut() {
+            tracker.direct = std::mem::replace(&mut tracker.innermost, before);
+        }
+        bound
     }
 
     /// An aggregate's column at the level that it belongs to, which is read at another.
@@ -262,7 +288,9 @@ impl Binder<'_> {
     }
 
     pub(super) fn aggregate_parts(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Call> {
-        let mut arguments = self.aggregate_arguments(name, function, level)?;
+        let is_within_group = !function.within_group.is_empty();
+        let arguments = || self.with_names(name, self.aggregate_arguments(name, function, level)?);
+        let mut arguments = if is_within_group { self.direct(arguments)? } else { arguments()? };
         let mut order = &[][..];
         if let FunctionArguments::List(list) = &function.args {
             for clause in &list.clauses {
@@ -276,7 +304,6 @@ impl Binder<'_> {
         if function.null_treatment.is_some() {
             return Err(Error::input("aggregate functions do not accept RESPECT/IGNORE NULLS").with_code("0A000"));
         }
-        let is_within_group = !function.within_group.is_empty();
         let order = if is_within_group { &function.within_group } else { order };
         let given = |key: &OrderByExpr| {
             // What is written as an argument is that argument, also where a subquery is bound anew each time.
@@ -559,46 +586,20 @@ impl Binder<'_> {
         self.computed(name, call, parts, place)
     }
 
-    /// What is in parentheses in front of WITHIN GROUP, and whether there are aggregates of this level in it.
-    fn direct_arguments(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<(Vec<Scalar>, bool)> {
-        let tracker = Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() };
-        self.trackers.borrow_mut().push(tracker);
-        let direct = self.arguments(name, written(function), level);
-        let tracker = self.trackers.borrow_mut().pop();
-        let has_aggregates = tracker.is_some_and(|tracker| tracker.aggregates.contains(&level.depth));
-        direct.map(|direct| (direct, has_aggregates))
-    }
-
     /// `rank(a) WITHIN GROUP (ORDER BY x)` and its kin: where a row would be among those of the group.
     pub(super) fn hypothetical(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
-        let (direct, is_of_aggregates) = self.direct_arguments(name, function, level)?;
-        let keys = &function.within_group;
-        if direct.len() != keys.len() || keys.is_empty() {
-            let types = direct.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>().join(", ");
-            let error = Error::input(format!("function {name}({types}) does not exist")).with_code("42883");
-            let hint = format!(
-                "{name} takes as many arguments (here {}) as WITHIN GROUP has expressions (here {})",
-                direct.len(),
-                keys.len()
-            );
-            return Err(error.with_hint(hint));
-        }
-        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() });
-        let was_inside = level.in_aggregate.replace(true);
-        let bound = self.hypothetical_parts(function, &direct, level);
-        level.in_aggregate.set(was_inside);
+        self.trackers.borrow_mut().push(Tracker::new(level.depth));
+        let was_inside = level.in_aggregate.get();
+        let bound = self.direct(|| self.arguments(name, written(function), level)).and_then(|direct| {
+            level.in_aggregate.set(true);
+            let parts = self.hypothetical_parts(name, function, &direct, level);
+            level.in_aggregate.set(was_inside);
+            Ok((direct, parts?))
+        });
         let tracker = self.trackers.borrow_mut().pop();
-        let holds_another = tracker.is_some_and(|tracker| tracker.aggregates.contains(&level.depth));
-        self.trackers.borrow_mut().iter_mut().for_each(|tracker| tracker.aggregates.push(level.depth));
-        let (before, equal, key_columns, filter) = bound?;
-        level.directs.borrow_mut().extend(direct);
-        if was_inside || holds_another || is_of_aggregates {
-            return Err(Error::input("aggregate function calls cannot be nested").with_code("42803"));
-        }
-        if !level.clause.get().has_aggregates() {
-            let message = format!("aggregate functions are not allowed in {}", level.clause.get().name());
-            return Err(Error::input(message).with_code("42803"));
-        }
+        let (direct, (before, equal, key_columns, filter)) = bound?;
+        let target = self.level_of(tracker, level, was_inside)?;
+        target.directs.borrow_mut().extend(direct);
         let count = |condition: Option<Scalar>, distinct: Option<Scalar>| {
             let conditions = filter.iter().cloned().chain(condition).collect::<Vec<_>>();
             let parts = Call {
@@ -609,7 +610,7 @@ impl Binder<'_> {
                 is_within_group: false,
             };
             let call = self.chosen("count", &parts)?;
-            self.computed("count", call, parts, &|item, nullable| self.placed_in(level, item, nullable))
+            self.computed("count", call, parts, &|item, nullable| self.placed_for(level, target, item, nullable))
         };
         let one = || Scalar::Constant(Constant::bigint(1));
         match name {
@@ -645,17 +646,30 @@ impl Binder<'_> {
         }
     }
 
-    /// Whether a row of the group is before the hypothetical one, whether it is its peer, its keys, and FILTER.
-    pub(super) fn hypothetical_parts(
+    /// Whether a row of the group is before the hypothetical one, whether it is its peer, its keys, and FILTER. Fails
+    /// with 42883 if there are not as many arguments as keys.
+    fn hypothetical_parts(
         &self,
+        name: &str,
         function: &Function,
         direct: &[Scalar],
         level: &Level<'_>,
     ) -> Result<(Scalar, Scalar, Vec<Scalar>, Option<Scalar>)> {
+        let keys = &function.within_group;
+        if direct.len() != keys.len() || keys.is_empty() {
+            let types = direct.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>().join(", ");
+            let error = Error::input(format!("function {name}({types}) does not exist")).with_code("42883");
+            let hint = format!(
+                "{name} takes as many arguments (here {}) as WITHIN GROUP has expressions (here {})",
+                direct.len(),
+                keys.len()
+            );
+            return Err(error.with_hint(hint));
+        }
         let mut before = Vec::new();
         let mut equal: Vec<Scalar> = Vec::new();
         let mut columns = Vec::new();
-        for (argument, key) in direct.iter().zip(&function.within_group) {
+        for (argument, key) in direct.iter().zip(keys) {
             let SortKey { scalar, descending, nulls_first } = {
                 let scalar = self.scalar(&key.expr, level)?;
                 self.sorted(scalar, &key.options, Some(&key.expr))?

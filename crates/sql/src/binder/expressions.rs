@@ -2,13 +2,14 @@
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use diligence_types::functions::path_text;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{BinaryOperator, CaseWhen, CastKind, DataType, Expr, UnaryOperator, Value, ValueWithSpan};
 
 use super::scope::{Clause, Level};
 use super::subqueries::subquery_scalar;
 use super::syntax::{bare_name, sign_of, unnested, written};
-use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, place, placed, unsupported};
+use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{Comparison, Constant, Scalar, SubqueryKind};
 use crate::parse::WHOLE_ROW;
 
@@ -87,6 +88,9 @@ impl Binder<'_> {
             Expr::Convert { is_try, expr, data_type: Some(data_type), .. } => {
                 self.explicit(self.scalar(expr, level)?, &self.sql_type(data_type)?, *is_try)
             }
+            Expr::TypedString(typed) if is_path(&typed.data_type) => {
+                self.as_path(self.literal(&typed.value.value)?, false)
+            }
             Expr::TypedString(typed) => {
                 let to = self.timed_type(&typed.data_type)?;
                 self.explicit(self.literal(&typed.value.value)?, &to, false)
@@ -112,6 +116,9 @@ impl Binder<'_> {
         {
             return Ok(column);
         }
+        if is_path(to) {
+            return self.as_path(self.scalar(inner, level)?, is_try);
+        }
         let (scalar, to) = (self.cast_input(inner, level)?, self.cast_type(to)?);
         if let Some(made) = self.json_as_type(inner, &scalar.sql_type(), &to, is_try, level)? {
             return Ok(made);
@@ -122,6 +129,18 @@ impl Binder<'_> {
             _ => self.looked_up(scalar, &to, level)?,
         };
         self.explicit(scalar, &to, is_try)
+    }
+
+    /// A text as a path of JSON. Fails with 42601 if it is known and no path.
+    fn as_path(&self, scalar: Scalar, is_try: bool) -> Result<Scalar> {
+        let text = self.explicit(scalar, &SqlType::Text, is_try)?;
+        match &text {
+            Scalar::Constant(Constant { value, .. }) if !is_try => match value.try_as_str() {
+                Some(Some(path)) => Ok(Scalar::Constant(Constant::text(path_text(path)?))),
+                _ => Ok(text),
+            },
+            _ => self.call("jsonpath of text", vec![text]),
+        }
     }
 
     /// What a cast is of: an array of nothing, or of such arrays, gets its type from the cast.
@@ -328,6 +347,16 @@ fn is_empty_array(expression: &Expr) -> bool {
     match expression {
         Expr::Nested(inner) => is_empty_array(inner),
         Expr::Array(array) => array.elem.iter().all(is_empty_array),
+        _ => false,
+    }
+}
+
+/// Whether a type is that of paths of JSON, whose values are texts.
+fn is_path(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Custom(name, _) => {
+            matches!(name.0.as_slice(), [.., last] if last.as_ident().is_some_and(|last| normalized(last) == "jsonpath"))
+        }
         _ => false,
     }
 }

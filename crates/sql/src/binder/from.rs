@@ -23,6 +23,7 @@ use super::{
     Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, shown, unsupported,
 };
 use crate::algebra::{Column, JoinKind, Relation, Scalar, Scan};
+use crate::parse::ROWS_OF;
 use crate::routines::Definition;
 
 /// The function whose rows are the elements of a list in DuckDB.
@@ -290,23 +291,7 @@ impl Binder<'_> {
         }
         let mut items = Vec::new();
         if function == "rows from" {
-            for argument in arguments {
-                let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(call))) = argument else {
-                    return Err(Error::input("ROWS FROM is a list of functions").with_code("42601"));
-                };
-                let arguments = match &call.args {
-                    FunctionArguments::Subquery(_) => return Err(unsupported("a subquery as a function's arguments")),
-                    _ => written(call),
-                };
-                let (start, call_name) = (items.len(), bare_name(call));
-                if let Some(array) = self.routine_array(call, &level)? {
-                    items.push((call_name, array));
-                    continue;
-                }
-                self.items_of(&call_name, arguments, &level, &mut items)
-                    .map_err(|error| placed(error, || call.name.0.last()?.as_ident().and_then(name_place)))?;
-                debug_assert!(items.len() > start, "a function gives a column");
-            }
+            arguments.iter().try_for_each(|argument| self.items_of_part(argument, &level, &mut items))?;
         } else {
             if let Some(side) = self.foreign_table(&function, arguments, alias, &level)? {
                 return Ok(side);
@@ -394,6 +379,35 @@ impl Binder<'_> {
         let Ok(value) = call.and_then(|call| self.typed_scalar(&call, level)) else { return Err(error) };
         let sql_type = SqlType::array_of(value.sql_type());
         Ok(Scalar::Array { elements: vec![value], sql_type })
+    }
+
+    /// The arrays of a function in ROWS FROM. Fails with 42601 if it is no function.
+    fn items_of_part(&self, part: &FunctionArg, level: &Level<'_>, items: &mut Vec<(String, Scalar)>) -> Result<()> {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(whole @ Expr::Function(call))) = part else {
+            return Err(Error::input("ROWS FROM is a list of functions").with_code("42601"));
+        };
+        let name = bare_name(call);
+        let arguments = match &call.args {
+            FunctionArguments::Subquery(_) => return Err(unsupported("a subquery as a function's arguments")),
+            _ => written(call),
+        };
+        if let (ROWS_OF, [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))]) = (name.as_str(), arguments) {
+            items.push((name, self.typed_scalar(array, level)?));
+            return Ok(());
+        }
+        if let Some(array) = self.routine_array(call, level)? {
+            items.push((name, array));
+            return Ok(());
+        }
+        let error = match self.items_of(&name, arguments, level, items) {
+            Err(error) if error.code() == Some("42883") => error,
+            done => return done.map_err(|error| placed(error, || place(whole))),
+        };
+        // What only an expression calls, such as `current_date`.
+        let value = self.typed_scalar(whole, level).map_err(|_| placed(error, || place(whole)))?;
+        let sql_type = SqlType::array_of(value.sql_type());
+        items.push((name, Scalar::Array { elements: vec![value], sql_type }));
+        Ok(())
     }
 
     /// The arrays of a function's rows: several for `unnest` of several arrays.

@@ -161,7 +161,7 @@ impl Binder<'_> {
 
     /// A function of bound arguments.
     pub(super) fn named_call(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
-        let arguments = self.with_arrays_of_texts(name, arguments)?;
+        let arguments = self.with_names(name, self.with_arrays_of_texts(name, arguments)?)?;
         // One whose elements are the other.
         if name == "array_cat"
             && let [one, other] = arguments.as_slice()

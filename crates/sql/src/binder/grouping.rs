@@ -50,7 +50,7 @@ impl Binder<'_> {
     /// GROUPING(a, b): which of its arguments a row's set leaves out.
     pub(super) fn grouping_call(&self, function: &Function, level: &Level<'_>) -> Result<Scalar> {
         let name = bare_name(function);
-        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() });
+        self.trackers.borrow_mut().push(Tracker::new(level.depth));
         let arguments = self.arguments(&name, written(function), level);
         let tracker = self.trackers.borrow_mut().pop();
         let arguments = arguments?;

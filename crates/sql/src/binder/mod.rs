@@ -281,6 +281,10 @@ pub(crate) trait Context {
     fn template(&self, _name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
         None
     }
+    /// Whether a name without its schema finds the type that has this one.
+    fn finds_type(&self, _schema: &str, _name: &str) -> bool {
+        false
+    }
     /// A function about the session: `has_table_privilege`, `nextval` and their kin.
     fn question(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
         None

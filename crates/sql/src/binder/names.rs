@@ -59,14 +59,9 @@ impl Binder<'_> {
             }
             | Expr::Cast { expr, data_type, kind: CastKind::SafeCast, .. } => match self.figure(expr) {
                 Some((name, Strong)) => Some((name, Strong)),
-                _ => match (self.sql_type(data_type), data_type) {
-                    (Ok(sql_type), _) => Some((sql_type.column_name(), Weak)),
-                    // The row of a table.
-                    (_, DataType::Custom(name, _)) => Some((name.0.last()?.as_ident().map(normalized)?, Weak)),
-                    _ => None,
-                },
+                _ => self.name_of_type(data_type).map(|name| (name, Weak)),
             },
-            Expr::TypedString(typed) => Some((self.sql_type(&typed.data_type).ok()?.column_name(), Weak)),
+            Expr::TypedString(typed) => Some((self.name_of_type(&typed.data_type)?, Weak)),
             Expr::Interval(_) => Some(("interval".to_owned(), Weak)),
             Expr::Case { else_result, .. } => match else_result.as_ref().and_then(|other| self.figure(other)) {
                 Some((name, Strong)) => Some((name, Strong)),
@@ -92,6 +87,22 @@ impl Binder<'_> {
             Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => strong("overlaps"),
             _ => None,
         }
+    }
+
+    /// What a column is called after a type that it is cast to.
+    fn name_of_type(&self, data_type: &DataType) -> Option<String> {
+        let last = match data_type {
+            DataType::Custom(name, _) => name.0.last().and_then(|part| part.as_ident()),
+            _ => None,
+        };
+        let written = last.map(normalized);
+        // Types that are others here.
+        let is_other = last.is_some_and(|last| last.quote_style.is_some() && last.value == "char");
+        if is_other || written.as_deref() == Some("jsonpath") {
+            return written;
+        }
+        // The row of a table is called as the table.
+        self.sql_type(data_type).map(|sql_type| sql_type.column_name()).ok().or(written)
     }
 
     /// The name of a query's first column.

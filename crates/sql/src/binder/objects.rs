@@ -23,6 +23,27 @@ pub(super) fn places_of(rows: &Rows, query: &Query) -> Vec<(usize, &'static str)
     rows.outputs.iter().enumerate().filter_map(place).collect()
 }
 
+/// Functions and aggregates that make texts of values of any type.
+const MAKES_TEXTS: [&str; 17] = [
+    "concat",
+    "concat_ws",
+    "format",
+    "json_agg",
+    "json_build_array",
+    "json_build_object",
+    "json_object_agg",
+    "json_object_agg_unique",
+    "jsonb_agg",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "jsonb_object_agg",
+    "jsonb_object_agg_unique",
+    "quote_literal",
+    "quote_nullable",
+    "to_json",
+    "to_jsonb",
+];
+
 /// The places of `pg_typeof(x)` in a SELECT list of so many columns, which is known as a text when it is bound.
 fn typeof_places(query: &Query, columns: usize) -> Vec<usize> {
     let SetExpr::Select(select) = query.body.as_ref() else { return vec![] };
@@ -42,6 +63,22 @@ fn typeof_places(query: &Query, columns: usize) -> Vec<usize> {
 }
 
 impl Binder<'_> {
+    /// The name of what a number of a table, a type and so on stands for, where a function makes a text of it.
+    pub(super) fn with_name(&self, scalar: Scalar) -> Result<Scalar> {
+        let Some(function) = name_function(&scalar.sql_type()) else { return Ok(scalar) };
+        let withs = Withs::default();
+        let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
+        self.named_call(function, vec![scalar], &level)
+    }
+
+    /// The arguments of a function, with names instead of such numbers if it makes texts of what it is given.
+    pub(super) fn with_names(&self, name: &str, arguments: Vec<Scalar>) -> Result<Vec<Scalar>> {
+        match MAKES_TEXTS.contains(&name) {
+            true => arguments.into_iter().map(|argument| self.with_name(argument)).collect(),
+            false => Ok(arguments),
+        }
+    }
+
     /// The rows of a query with names where they have numbers of tables and types, as PostgreSQL shows them.
     pub(super) fn with_names_of_objects(&self, mut rows: Rows) -> Result<Rows> {
         let withs = Withs::default();

@@ -4,7 +4,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
-use diligence_types::functions::{Body, Candidate, ScalarCall, Special, Stability, resolve_scalar};
+use diligence_types::functions::{Body, Candidate, ScalarCall, Special, Stability, path_text, resolve_scalar};
 use diligence_types::record_type::RecordType;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::{Category, RecordField};
@@ -288,6 +288,13 @@ impl Binder<'_> {
             Ok(call) => (call, arguments),
             Err(error) => self.narrowed(name, arguments, error)?,
         };
+        if let (true, [_, Scalar::Constant(path), ..]) = (is_of_path(name), arguments.as_slice())
+            && call.arguments.first() == Some(&SqlType::Jsonb)
+            && let Some(Some(path)) = path.value.try_as_str()
+        {
+            // What is no path is an error before there are rows.
+            path_text(path)?;
+        }
         if !has_unknown(&call.returns) && !call.arguments.iter().any(has_unknown) {
             let (call, arguments) = with_room(name, call, arguments)?;
             return self.called(call, arguments);
@@ -376,6 +383,9 @@ impl Binder<'_> {
             && matches!(json.sql_type(), SqlType::Record(_) | SqlType::Map(_) | SqlType::Array(_))
         {
             *json = self.explicit(json.clone(), &SqlType::Json, false)?;
+        }
+        if sign == "||" && sides.iter().all(|side| side.sql_type().element().is_none()) {
+            sides = sides.into_iter().map(|side| self.with_name(side)).collect::<Result<_>>()?;
         }
         if sides.iter().any(|side| side.sql_type().is_vector()) {
             sides = self.vector_sides(sides)?;
@@ -593,6 +603,11 @@ pub(super) fn comparison_of(special: Special) -> Option<Comparison> {
         Special::GreaterOrEqual => Comparison::GreaterOrEqual,
         _ => return None,
     })
+}
+
+/// Whether the second argument of a function is a path, if the first is JSON.
+fn is_of_path(name: &str) -> bool {
+    matches!(name, "@?" | "@@") || name.starts_with("jsonb_path_")
 }
 
 /// The comparison of an operator that PostgreSQL has for indexes of patterns.

@@ -172,8 +172,16 @@ pub(super) struct Tracker {
     pub depth: usize,
     /// The innermost level of the columns that were met.
     pub innermost: Option<usize>,
+    /// The innermost level of the columns in front of WITHIN GROUP.
+    pub direct: Option<usize>,
     /// The levels to which the aggregates belong that were met, also in subqueries.
     pub aggregates: Vec<usize>,
+}
+
+impl Tracker {
+    pub(super) fn new(depth: usize) -> Self {
+        Self { depth, innermost: None, direct: None, aggregates: Vec::new() }
+    }
 }
 
 impl Binder<'_> {

@@ -22,7 +22,7 @@ use diligence_types::SqlType;
 use diligence_types::timed_type::TimedType;
 use sqlparser::ast::Expr;
 
-use crate::view_shape;
+use crate::{type_names, view_shape};
 
 /// PostgreSQL's views: the name, a tab, and the columns with their types; a column without one is a `name`.
 static VIEWS: LazyLock<HashMap<&'static str, SchemaRef>> = LazyLock::new(|| {
@@ -354,6 +354,9 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
     let (data_type, name) = named(sql_type);
     row.insert("data_type", data_type.into());
     row.insert("udt_name", name.into());
+    if let Some((schema, _)) = type_names::made(sql_type) {
+        row.insert("udt_schema", schema.into());
+    }
 }
 
 /// What a modifier says about times.

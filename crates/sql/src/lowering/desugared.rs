@@ -19,6 +19,7 @@ impl Lowering<'_> {
             Relation::Distinct { input, on, keeps_all: true } => Some(self.distinct_on(input, on)),
             Relation::Limit(limit) if limit.ties.is_some() || !is_known(limit) => Some(self.numbered_limit(limit)?),
             Relation::Join(join) if join.kind == JoinKind::Single => Some(self.single(join)?),
+            Relation::Join(join) if join.kind == JoinKind::Anti => self.anti_of_doubt(join),
             Relation::Filter { input, condition } => match &**input {
                 Relation::Filter { input, condition: inner } => {
                     let both = Scalar::all([inner.clone(), condition.clone()]);

@@ -163,15 +163,20 @@ impl Lowering<'_> {
                 Scalar::any([nulls.scalar(), Scalar::all([missing, some.scalar()])])
             }
             None => {
-                let possible = self.numbers.named("possible", SqlType::Boolean, false);
-                kept.insert(possible.id);
                 let on = is_not_false(join.on.clone());
-                let mut below = BTreeSet::new();
-                on.add_columns(&mut below);
-                let right = self.relation(&join.right, &restricted(&below, &join.right), false, values)?;
-                current =
-                    self.joined(JoinForm::Mark, current, right, &on, Some(&possible), &kept, size.clone(), values)?;
-                possible.scalar()
+                let parts = self.parts_of_doubt(&on, &join.left, &join.right);
+                let mut possible = Vec::new();
+                for (right, on) in parts.unwrap_or_else(|| vec![((*join.right).clone(), on)]) {
+                    let found = self.numbers.named("possible", SqlType::Boolean, false);
+                    kept.insert(found.id);
+                    let mut below = BTreeSet::new();
+                    on.add_columns(&mut below);
+                    let right = self.relation(&right, &restricted(&below, &right), false, values)?;
+                    let size = size.clone();
+                    current = self.joined(JoinForm::Mark, current, right, &on, Some(&found), &kept, size, values)?;
+                    possible.push(found.scalar());
+                }
+                Scalar::any(possible)
             }
         };
         let value = Scalar::Case {

@@ -13,6 +13,7 @@
 mod aggregates;
 mod composites;
 mod desugared;
+mod doubtful;
 mod expressions;
 mod joins;
 mod names;

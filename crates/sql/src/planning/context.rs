@@ -331,6 +331,10 @@ impl Context for Around<'_> {
         catalog_functions::template(name, arguments, || self.visible()).map(Arc::new)
     }
 
+    fn finds_type(&self, schema: &str, name: &str) -> bool {
+        type_names::is_found(self.at.snapshot, &self.schemas(), (schema, name))
+    }
+
     fn question(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let counting = || sequences::function(name, self.planner.catalogs(), &self.schemas());
         if name == "set_config" {
@@ -356,7 +360,7 @@ impl Context for Around<'_> {
         };
         let waiting = || sleeping::function(name).inspect(|_| self.names.not_reusable());
         let asking = privileges::function(name, self.at.snapshot, &self.planner.current_user(), self.schemas());
-        let naming = || type_names::function(name, self.at.snapshot);
+        let naming = || type_names::function(name, self.at.snapshot, &self.schemas());
         asking.or_else(naming).or_else(counting).or_else(locking).or_else(waiting)
     }
 

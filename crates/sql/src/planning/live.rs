@@ -89,7 +89,7 @@ impl Live for SessionLive<'_> {
                 planner.settings_sink.get().map(|sink| session_functions::stop_session(sink, is_end))
             }
             session_functions::DEPTH => planner.settings_sink.get().map(session_functions::trigger_depth),
-            type_names::NAME => type_names::function(name, self.snapshot),
+            type_names::NAME => type_names::function(name, self.snapshot, texts),
             _ => {
                 let user = planner.current_user();
                 let path = texts.get(1..).unwrap_or_default().to_vec();

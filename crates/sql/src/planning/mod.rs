@@ -65,6 +65,7 @@ mod settings;
 mod several;
 mod simple_views;
 mod statements;
+mod statistics;
 mod tables;
 mod triggers;
 mod upkeep;

@@ -44,7 +44,7 @@ const OF_SUMS: [&str; 9] =
     ["avg", "mean", "sum", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance"];
 
 /// Whether the rows of a relation may be others when they are computed again.
-pub(super) fn may_differ(relation: &Relation) -> bool {
+pub(crate) fn may_differ(relation: &Relation) -> bool {
     let own = match relation {
         Relation::Limit(limit) => limit.fetch.is_some() || limit.skip.is_some(),
         Relation::Distinct { keeps_all, .. } => *keeps_all,

@@ -38,7 +38,7 @@ use crate::algebra::{
 };
 
 use self::aggregates::Grouped;
-use self::differences::may_differ;
+pub(crate) use self::differences::may_differ;
 use self::domain::Domain;
 
 /// Bytes of stack that must be left before going one operator deeper, and how much is added if there is less.

@@ -71,6 +71,7 @@ use diligence_base::Result;
 pub use self::aggregate_origin::AggregateOrigin;
 pub use self::aggregates::{Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
 pub use self::datetime::{UnitSize, unit_size};
+pub use self::json::path_text;
 pub use self::order_keys::{distinct_type, distinct_values, is_equal_as_held, order_key};
 pub use self::regexes::{groups_of_match, is_match};
 pub use self::register::{aggregates, argument_names, has_function, names, scalars};

@@ -1,8 +1,8 @@
 //! Facts that are known while a statement is bound: types, objects of the catalog, settings and variables.
 
 use diligence_base::{Error, Result};
-use diligence_types::SqlType;
 use diligence_types::sql_type::OidKind;
+use diligence_types::{SqlType, quoted_name};
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr};
 
 use super::super::operators::Way;
@@ -10,6 +10,7 @@ use super::super::{Binder, normalized};
 use super::SpecialCall;
 use crate::algebra::{Comparison, Constant, Scalar};
 use crate::parse::{CURRENT_OF, GIVEN_AS};
+use crate::type_names;
 
 impl SpecialCall<'_, '_, '_> {
     /// A fact.
@@ -50,7 +51,15 @@ impl SpecialCall<'_, '_, '_> {
     fn type_name(&self) -> Result<Scalar> {
         let [argument] = self.exactly("one argument")?;
         let argument = self.binder.typed_array(argument)?;
-        let name = argument.sql_type().without_modifier().to_string();
+        let sql_type = argument.sql_type().without_modifier();
+        let name = sql_type.to_string();
+        let name = match type_names::made(&sql_type) {
+            Some((schema, own)) if self.binder.context.finds_type(schema, own) => {
+                let schema = format!("{}.", quoted_name(schema));
+                name.strip_prefix(&schema).map(str::to_owned).unwrap_or(name)
+            }
+            _ => name,
+        };
         let name = if name == "bpchar" { "character".to_owned() } else { name };
         Ok(Scalar::Constant(Constant::text(name)))
     }

@@ -1,5 +1,6 @@
-//! Statements about roles and what they may do. The parser knows some of them, and not all; so each becomes
-//! `CALL "authority statement"('w:grant', 'w:select', …)`: its tokens, one by one, with what they are in front.
+//! Statements about roles and what they may do, about triggers and about statistics. The parser knows some of them, and
+//! not all; so each becomes `CALL "authority statement"('w:grant', 'w:select', …)`: its tokens, one by one, with what
+//! they are in front.
 //!
 //! * `w:` a word in lower case, `q:` one in quotes, `s:` a text, `n:` a number, `p:` anything else.
 
@@ -94,6 +95,9 @@ fn is_one(parts: &[&Token]) -> bool {
         return true;
     }
     if is(0, &["comment"]) && is(1, &["on"]) && is(2, &COMMENTED) {
+        return true;
+    }
+    if is(0, &["create", "alter", "drop"]) && is(1, &["statistics"]) && last > 2 {
         return true;
     }
     if is(0, &["create"]) && (is(1, &["trigger"]) || is(1, &["constraint"]) && is(2, &["trigger"])) {

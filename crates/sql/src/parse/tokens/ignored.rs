@@ -4,7 +4,7 @@
 //! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY, SET ACCESS METHOD heap;
 //! * what is said of what is not there: COMMENT ON EXTENSION;
 //! * extensions: DROP EXTENSION, LOAD, and where CREATE EXTENSION puts one;
-//! * hints for a planner: CREATE STATISTICS, and COST, ROWS, LEAKPROOF and SUPPORT of a function;
+//! * hints for a planner: COST, ROWS, LEAKPROOF and SUPPORT of a function;
 //! * what EXPLAIN is to count or to leave out.
 //!
 //! `CREATE RECURSIVE VIEW v (a) AS q` becomes `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (q) SELECT a FROM v`.
@@ -228,9 +228,8 @@ impl Text<'_> {
                 self.drop(if self.is(end - 4, "WITH") { end - 4 } else { end - 3 }..end);
             }
         }
-        if self.is(at + 1, "EXTENSION") || self.is(at + 1, "STATISTICS") {
-            let tag = if self.is(at + 1, "EXTENSION") { "DROP EXTENSION" } else { "DROP STATISTICS" };
-            self.ignore(at, tag, None);
+        if self.is(at + 1, "EXTENSION") {
+            self.ignore(at, "DROP EXTENSION", None);
         }
         if self.is(at + 1, "INDEX") && self.is(at + 2, "CONCURRENTLY") && !self.ends_statement(at + 3) {
             self.drop(at + 2..at + 3);
@@ -278,9 +277,6 @@ impl Text<'_> {
         if self.is_any(kind, &["FUNCTION", "PROCEDURE"]) {
             self.modes_in_front(kind + 1);
             return self.function_hints(kind + 1);
-        }
-        if self.is(kind, "STATISTICS") {
-            return self.ignore(at, "CREATE STATISTICS", None);
         }
         if self.is(kind, "EXTENSION") {
             let name = if self.is(kind + 1, "IF") { kind + 4 } else { kind + 1 };
@@ -487,7 +483,6 @@ mod tests {
             ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
             ("COMMENT ON AGGREGATE f(int, text) IS NULL", "('COMMENT')"),
             ("DROP EXTENSION IF EXISTS a, b CASCADE", "('DROP EXTENSION')"),
-            ("CREATE STATISTICS s ON a, b FROM t", "('CREATE STATISTICS')"),
             ("LOAD 'auto_explain'", "('LOAD')"),
         ] {
             assert_eq!(read(sql), format!("CALL \"nothing statement\"{call}"), "{sql}");

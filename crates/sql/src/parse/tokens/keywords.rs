@@ -34,8 +34,7 @@ impl Text<'_> {
                 self.group_by(at);
             }
             Keyword::ROWS if level.in_from && self.is(at + 1, "FROM") && *self.token(at + 2) == Token::LParen => {
-                self.replace(at, [quoted("rows from")]);
-                self.drop(at + 1..at + 2);
+                self.rows_from(at);
             }
             Keyword::ROWS | Keyword::RANGE | Keyword::GROUPS if level.is_window => {
                 level.in_frame = true;
@@ -254,7 +253,7 @@ impl Text<'_> {
     }
 
     /// Whether AS without a name stands between a call and its columns: `f() AS (a integer, b text)`.
-    fn declares_columns(&self, at: usize) -> bool {
+    pub(super) fn declares_columns(&self, at: usize) -> bool {
         let is_word = |at: usize| matches!(self.token(at), Token::Word(_));
         at > 0
             && *self.token(at - 1) == Token::RParen

@@ -77,7 +77,7 @@ pub(crate) use self::procedures::{DO, PROCEDURE};
 pub(crate) use self::queries::{EMPTY_SET, EXECUTED, GROUPING_SETS, LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::refused::{PREPARED, REFUSED};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
-pub(crate) use self::rows::WHOLE_ROW;
+pub(crate) use self::rows::{ROWS_OF, WHOLE_ROW};
 use self::strings::{number_with_junk, with_binary_numbers, with_hexadecimal_numbers, with_whole_strings};
 pub(crate) use self::upkeep::UPKEEP;
 use crate::errors;

@@ -1,4 +1,5 @@
-//! `t.*` as a value: `t.* = u.*`, `old.* IS DISTINCT FROM new.*`, `t.* IS NOT NULL`, `(t.*).a`, `GROUP BY t.*`.
+//! `t.*` as a value: `t.* = u.*`, `old.* IS DISTINCT FROM new.*`, `t.* IS NOT NULL`, `(t.*).a`, `GROUP BY t.*`; and
+//! ROWS FROM.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
@@ -8,7 +9,36 @@ use super::{Text, quoted, word};
 /// The function that gives a source's row, of the source's name.
 pub(crate) const WHOLE_ROW: &str = "whole row";
 
+/// The function in ROWS FROM whose rows are those of an array.
+pub(crate) const ROWS_OF: &str = "rows of";
+
 impl Text<'_> {
+    /// `ROWS FROM (f(), g() AS (a integer))`: `"rows from"(f(), "rows of"(ARRAY(SELECT "row" FROM g() AS "row" (a
+    /// integer))))`. `at` is ROWS.
+    pub(super) fn rows_from(&mut self, at: usize) {
+        self.replace(at, [quoted("rows from")]);
+        self.drop(at + 1..at + 2);
+        let Some(&end) = self.closed.get(&(at + 2)) else { return };
+        let (mut begin, mut part) = (at + 3, at + 3);
+        while part < end {
+            match self.token(part) {
+                Token::LParen => part = self.closed.get(&part).copied().unwrap_or(part),
+                Token::Comma => begin = part + 1,
+                Token::Word(_) if self.is(part, "AS") && self.declares_columns(part) => {
+                    let [array, select, from] = ["ARRAY", "SELECT", "FROM"].map(word);
+                    let row = || quoted("row");
+                    self.insert(begin, [quoted(ROWS_OF), Token::LParen, array, Token::LParen, select, row(), from]);
+                    self.replace(part, [word("AS"), row()]);
+                    let columns = self.closed.get(&(part + 1)).copied().unwrap_or(part);
+                    self.insert(columns + 1, [Token::RParen, Token::RParen]);
+                    part = columns;
+                }
+                _ => {}
+            }
+            part += 1;
+        }
+    }
+
     /// `t.*` beside an operator, or as a key: `"whole row"(t)`. In front of a field: `t`. `at` is the star.
     pub(super) fn whole_row(&mut self, at: usize) {
         let Some(begin) = self.begin_of_name(at) else { return };
@@ -138,6 +168,11 @@ mod tests {
             ("INSERT INTO l VALUES (1, new.*)", "INSERT INTO l SELECT 1, new.*"),
             ("SELECT * FROM t, LATERAL (VALUES (t.*)) v", "SELECT * FROM t, LATERAL (SELECT t.*) v"),
             ("VALUES (2 * (3)), (4)", "VALUES (2 * (3)), (4)"),
+            (
+                "SELECT * FROM ROWS FROM (f((1)) AS (a INT, b TEXT), g(2)) AS t (a, b, c)",
+                "SELECT * FROM \"rows from\"(\"rows of\"(ARRAY(SELECT \"row\" FROM f((1)) AS \"row\" (a INT, b TEXT))), \
+                 g(2)) AS t (a, b, c)",
+            ),
             ("INSERT INTO s.l (VALUES (1), (2))", "INSERT INTO s.l VALUES (1), (2)"),
             ("SELECT count(t.*) = 3, 2 * t.a = 3 FROM t", "SELECT count(t.*) = 3, 2 * t.a = 3 FROM t"),
         ] {

@@ -94,6 +94,7 @@ impl Around<'_> {
         let about = about.map(|trigger| format!("trigger {} on table {}", trigger.name, altered.declaration.name.name));
         self.tell_cascades(&about.collect::<Vec<_>>());
         rules.triggers.retain(|trigger| !is_about(trigger, &name));
+        rules.statistics.retain(|own| !own.uses(&name, |text| parse::expression(text).is_ok_and(|own| uses(&own))));
         rules.checks.retain(|check| !uses(&check.condition));
         rules.keys.retain(|key| !key.uses(&name));
         rules.references.retain(|reference| !reference.columns.contains(&name));
@@ -438,6 +439,15 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
     }
     rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
     rules.generated.values_mut().for_each(in_expression);
+    for statistics in &mut rules.statistics {
+        statistics.columns.iter_mut().filter(|column| **column == old).for_each(|column| new.clone_into(column));
+        for text in &mut statistics.expressions {
+            let Ok(expression) = parse::expression(text) else { continue };
+            let mut expression = Arc::new(expression);
+            in_expression(&mut expression);
+            *text = expression.to_string();
+        }
+    }
     rules.triggers.iter_mut().for_each(|trigger| rename_in_trigger(trigger, &old, new));
     Ok(())
 }

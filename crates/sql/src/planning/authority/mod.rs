@@ -43,6 +43,9 @@ impl Around<'_> {
             }
             "drop" if words.take(&["trigger"]) => return self.drop_trigger(&mut words),
             "alter" if words.take(&["trigger"]) => return self.rename_trigger(&mut words),
+            "create" if words.take(&["statistics"]) => return self.create_statistics(&mut words),
+            "drop" if words.take(&["statistics"]) => return self.drop_statistics(&mut words),
+            "alter" if words.take(&["statistics"]) => return self.alter_statistics(&mut words),
             "alter" if let Some(moved) = self.moved_if(&words)? => return Ok(moved),
             "alter"
                 if ["function", "procedure", "routine"].iter().any(|kind| words.come(&[kind]))

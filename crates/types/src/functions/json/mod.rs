@@ -13,6 +13,7 @@ use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
 pub(super) use self::access::Steps;
+pub use self::path::path_text;
 use super::catalog::Catalog;
 use super::columns::Columns;
 use super::errors::value_error;

@@ -243,8 +243,8 @@ impl Follower<'_> {
                     _ => None,
                 })
             }
-            Node::LikeRegex(node, regex) => self.any(node, place, |value| match value {
-                Json::Text(text) if Moment::held(text).is_none() => Some(regex.is_match(text)),
+            Node::LikeRegex(node, like) => self.any(node, place, |value| match value {
+                Json::Text(text) if Moment::held(text).is_none() => Some(like.regex.is_match(text)),
                 _ => None,
             }),
             Node::IsUnknown(inner) => Some(self.holds(inner, place).is_none()),

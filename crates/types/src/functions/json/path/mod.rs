@@ -3,10 +3,12 @@
 //! * [`read`]: a path's text as a tree.
 //! * [`follow`]: the values to which a tree leads.
 //! * [`moments`]: dates and times within a path.
+//! * [`show`]: the text of a tree.
 
 mod follow;
 mod moments;
 mod read;
+mod show;
 
 use diligence_base::{Error, Result};
 
@@ -53,6 +55,12 @@ impl Paths {
         let (_, path) = self.last.as_ref().ok_or_else(|| Error::bug("a path was read"))?;
         follow(path, &root, &variables, self.zone)
     }
+}
+
+/// A path's text as PostgreSQL shows it. Fails with 42601 if it is no path, and with 2201B for a regular expression
+/// that is none.
+pub fn path_text(path: &str) -> Result<String> {
+    read_path(path).map(|path| show::shown(&path))
 }
 
 fn text_of(json: &Json) -> String {
@@ -162,6 +170,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     of_path!(catalog, "jsonb_path_match", "boolean", |found, is_silent| {
         found.values(is_silent).and_then(|values| truth(&values, is_silent))
     });
+    catalog.add("jsonpath of text(text) -> text", kernel!(try |path: &str| path_text(path).map(Some)));
     // What the clauses ERROR ON EMPTY and ERROR ON ERROR say, under a condition.
     catalog.add(
         "json_failure(boolean, text) -> text",

@@ -50,9 +50,20 @@ pub(super) enum Node {
     /// `a starts with b`.
     StartsWith(Box<Node>, Box<Node>),
     /// `a like_regex "…"`.
-    LikeRegex(Box<Node>, regex::Regex),
+    LikeRegex(Box<Node>, Box<Like>),
     /// `(p) is unknown`.
     IsUnknown(Box<Node>),
+}
+
+/// What `like_regex` compares with.
+#[derive(Clone, Debug)]
+pub(super) struct Like {
+    /// The regular expression.
+    pub(super) regex: regex::Regex,
+    /// Its text.
+    pub(super) pattern: String,
+    /// Its flags, as they are written.
+    pub(super) flags: String,
 }
 
 /// A comparison.
@@ -90,8 +101,29 @@ pub(super) enum PathStep {
 /// The methods that there are.
 const METHODS: [&str; 8] = ["size", "type", "double", "abs", "ceiling", "floor", "keyvalue", "datetime"];
 
-/// Reads a path. Fails with 42601 if it is none, 0A000 for what is not supported.
+impl Node {
+    /// Whether it is true or false, and no value.
+    fn is_predicate(&self) -> bool {
+        matches!(
+            self,
+            Self::Not(_)
+                | Self::And(..)
+                | Self::Or(..)
+                | Self::Compare(..)
+                | Self::Exists(_)
+                | Self::StartsWith(..)
+                | Self::LikeRegex(..)
+                | Self::IsUnknown(_)
+        )
+    }
+}
+
+/// Reads a path. Fails with 42601 if it is none, 22P02 if there is nothing, 0A000 for what is not supported.
 pub(super) fn read_path(text: &str) -> Result<Path> {
+    if text.trim().is_empty() {
+        let message = format!("invalid input syntax for type jsonpath: \"{text}\"");
+        return Err(Error::input(message).with_code("22P02"));
+    }
     let mut reader = PathReader { rest: text, depth: 0, is_in_filter: false, is_in_subscript: false };
     let is_strict = reader.word("strict");
     if !is_strict {
@@ -153,7 +185,8 @@ impl PathReader<'_> {
         }
         let mut left = self.all()?;
         while self.sign("||") {
-            left = Node::Or(Box::new(left), Box::new(self.all()?));
+            let right = self.all()?;
+            left = Node::Or(self.predicate(left)?, self.predicate(right)?);
         }
         self.depth -= 1;
         Ok(left)
@@ -162,9 +195,25 @@ impl PathReader<'_> {
     fn all(&mut self) -> Result<Node> {
         let mut left = self.test()?;
         while self.sign("&&") {
-            left = Node::And(Box::new(left), Box::new(self.test()?));
+            let right = self.test()?;
+            left = Node::And(self.predicate(left)?, self.predicate(right)?);
         }
         Ok(left)
+    }
+
+    /// What must be true or false. Fails with 42601 if it is a value.
+    fn predicate(&self, node: Node) -> Result<Box<Node>> {
+        if node.is_predicate() { Ok(Box::new(node)) } else { Err(self.invalid()) }
+    }
+
+    /// What must be a value. Fails with 42601 if it is true or false.
+    fn value(&self, node: Node) -> Result<Box<Node>> {
+        if node.is_predicate() { Err(self.invalid()) } else { Ok(Box::new(node)) }
+    }
+
+    fn exists(&mut self) -> Result<Node> {
+        let inner = self.within()?;
+        Ok(Node::Exists(self.value(inner)?))
     }
 
     fn within(&mut self) -> Result<Node> {
@@ -178,10 +227,8 @@ impl PathReader<'_> {
         let rest = self.rest.trim_start();
         if rest.starts_with('!') && !rest.starts_with("!=") {
             self.sign("!");
-            return Ok(Node::Not(Box::new(match self.word("exists") {
-                true => Node::Exists(Box::new(self.within()?)),
-                false => self.within()?,
-            })));
+            let inner = if self.word("exists") { self.exists()? } else { self.within()? };
+            return Ok(Node::Not(self.predicate(inner)?));
         }
         let left = self.sum()?;
         let signs = [
@@ -195,7 +242,8 @@ impl PathReader<'_> {
         ];
         for (text, sign) in signs {
             if self.sign(text) {
-                return Ok(Node::Compare(Box::new(left), sign, Box::new(self.sum()?)));
+                let right = self.sum()?;
+                return Ok(Node::Compare(self.value(left)?, sign, self.value(right)?));
             }
         }
         if self.word("starts") {
@@ -204,7 +252,7 @@ impl PathReader<'_> {
             }
             return match self.primary()? {
                 start @ (Node::Value(Json::Text(_)) | Node::Variable(_)) => {
-                    Ok(Node::StartsWith(Box::new(left), Box::new(start)))
+                    Ok(Node::StartsWith(self.value(left)?, Box::new(start)))
                 }
                 _ => Err(self.invalid()),
             };
@@ -212,7 +260,8 @@ impl PathReader<'_> {
         if self.word("like_regex") {
             let pattern = self.quoted()?;
             let flags = if self.word("flag") { self.quoted()? } else { String::new() };
-            return Ok(Node::LikeRegex(Box::new(left), regex_of(&pattern, &flags)?));
+            let regex = regex_of(&pattern, &flags)?;
+            return Ok(Node::LikeRegex(self.value(left)?, Box::new(Like { regex, pattern, flags })));
         }
         Ok(left)
     }
@@ -223,7 +272,8 @@ impl PathReader<'_> {
             let Some(sign) = ['+', '-'].into_iter().find(|sign| self.sign(sign.encode_utf8(&mut [0; 4]))) else {
                 return Ok(left);
             };
-            left = Node::Arithmetic(sign, Box::new(left), Box::new(self.product()?));
+            let right = self.product()?;
+            left = Node::Arithmetic(sign, self.value(left)?, self.value(right)?);
         }
     }
 
@@ -233,7 +283,8 @@ impl PathReader<'_> {
             let Some(sign) = ['*', '/', '%'].into_iter().find(|sign| self.sign(sign.encode_utf8(&mut [0; 4]))) else {
                 return Ok(left);
             };
-            left = Node::Arithmetic(sign, Box::new(left), Box::new(self.signed()?));
+            let right = self.signed()?;
+            left = Node::Arithmetic(sign, self.value(left)?, self.value(right)?);
         }
     }
 
@@ -243,7 +294,10 @@ impl PathReader<'_> {
             return Err(Error::input("stack depth limit exceeded").with_code("54001"));
         }
         let node = match ['+', '-'].into_iter().find(|sign| self.sign(sign.encode_utf8(&mut [0; 4]))) {
-            Some(sign) => Node::Signed(sign == '-', Box::new(self.signed()?)),
+            Some(sign) => match self.signed()? {
+                Node::Value(Json::Number(number)) => Node::Value(Json::Number(with_sign(sign, number))),
+                inner => Node::Signed(sign == '-', self.value(inner)?),
+            },
             None => self.stepped()?,
         };
         self.depth -= 1;
@@ -259,13 +313,13 @@ impl PathReader<'_> {
 
     fn primary(&mut self) -> Result<Node> {
         if self.word("exists") {
-            return Ok(Node::Exists(Box::new(self.within()?)));
+            return self.exists();
         }
         if self.rest.trim_start().starts_with('(') {
             let inner = self.within()?;
             if self.word("is") {
                 return match self.word("unknown") {
-                    true => Ok(Node::IsUnknown(Box::new(inner))),
+                    true => Ok(Node::IsUnknown(self.predicate(inner)?)),
                     false => Err(self.invalid()),
                 };
             }
@@ -361,7 +415,8 @@ impl PathReader<'_> {
         loop {
             if self.sign("?") {
                 let outer = std::mem::replace(&mut self.is_in_filter, true);
-                steps.push(PathStep::Filter(Box::new(self.within()?)));
+                let test = self.within()?;
+                steps.push(PathStep::Filter(self.predicate(test)?));
                 self.is_in_filter = outer;
             } else if self.sign("[") {
                 steps.push(self.places()?);
@@ -383,6 +438,9 @@ impl PathReader<'_> {
         loop {
             let from = self.sum()?;
             let to = if self.word("to") { Some(self.sum()?) } else { None };
+            if from.is_predicate() || to.as_ref().is_some_and(Node::is_predicate) {
+                return Err(self.invalid());
+            }
             places.push((from, to));
             if !self.sign(",") {
                 break;
@@ -436,12 +494,28 @@ impl PathReader<'_> {
     }
 }
 
+/// A number behind a sign.
+fn with_sign(sign: char, number: String) -> String {
+    match (sign, number.strip_prefix('-')) {
+        ('+', _) => number,
+        (_, Some(positive)) => positive.to_owned(),
+        // Zero has no sign.
+        _ if number.bytes().all(|byte| matches!(byte, b'0' | b'.')) => number,
+        _ => format!("-{number}"),
+    }
+}
+
 fn is_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// The regular expression of `like_regex`. Fails with 2201B if it is none, 42601 for a flag that is none.
+/// The regular expression of `like_regex`. Fails with 2201B if it is none, 42601 for a flag that is none, 0A000 for the
+/// flag `x`, as in PostgreSQL.
 fn regex_of(pattern: &str, flags: &str) -> Result<regex::Regex> {
+    if flags.contains('x') && !flags.contains('q') {
+        let message = "XQuery \"x\" flag (expanded regular expressions) is not implemented";
+        return Err(Error::input(message).with_code("0A000"));
+    }
     let pattern = if flags.contains('q') { regex::escape(pattern) } else { pattern.to_owned() };
     let mut builder = regex::RegexBuilder::new(&pattern);
     for flag in flags.chars() {
@@ -449,8 +523,7 @@ fn regex_of(pattern: &str, flags: &str) -> Result<regex::Regex> {
             'i' => builder.case_insensitive(true),
             's' => builder.dot_matches_new_line(true),
             'm' => builder.multi_line(true),
-            'x' => builder.ignore_whitespace(true),
-            'q' => &mut builder,
+            'x' | 'q' => &mut builder,
             other => {
                 let message = "invalid input syntax for type jsonpath";
                 let hint = format!("Unrecognized flag character \"{other}\" in LIKE_REGEX predicate.");
