@@ -81,7 +81,7 @@ impl Around<'_> {
         if !cascade && !users.is_empty() {
             let message = format!("cannot drop function {shown} because other objects depend on it");
             let depends = users.iter().map(|user| format!("{user} depends on function {shown}"));
-            let detail = depends.collect::<Vec<_>>().join("\n");
+            let detail = depends.chain(self.dependents_above(&views)).collect::<Vec<_>>().join("\n");
             return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(HINT));
         }
         let more = self.dependent_views(&views, true)?;
