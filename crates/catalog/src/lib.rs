@@ -19,6 +19,7 @@
 //! * A view keeps its statement, a table what was declared: nothing here is planned, so all of it can be written down.
 
 mod access;
+mod ahead;
 mod alter;
 pub mod authority;
 mod block;
@@ -89,6 +90,7 @@ mod unbound;
 mod uses;
 mod view;
 
+pub use ahead::IndexesAhead;
 pub use alter::{OwnedSequence, free_name};
 pub use authority::Authority;
 pub use block::StatementBlock;

@@ -29,6 +29,7 @@ use crate::carried::Carried;
 use crate::catalog::{Inside, objects_mut, put};
 use crate::deferred::DeferredConstraints;
 use crate::journal::{Entry, LogPosition, Staged};
+use crate::lock_guard::LockGuard;
 use crate::locks::{LockMark, LockOwner};
 use crate::moved::{MovedMark, MovedRows};
 use crate::pieces::{Piece, PieceRows, conflict};
@@ -113,6 +114,8 @@ impl Transaction {
             start: start.clone(),
             owner,
             must_see: must_see.clone(),
+            passes: Arc::default(),
+            defers_keys: Arc::default(),
             sees_start: sees_start.clone(),
             deferred: deferred.clone(),
             moved: moved.clone(),
@@ -122,9 +125,13 @@ impl Transaction {
         Self { own, base, start, owner, must_see, sees_start, deferred, moved, reads, referred, is_statement }
     }
 
-    /// The same for one statement: dropped while that waits for another transaction, its owner goes on waiting.
+    /// The same for one statement, of which nobody hears before it is committed: dropped while that waits for another
+    /// transaction, its owner goes on waiting.
     pub fn of_statement(mut self) -> Self {
         self.is_statement = true;
+        if let Some(inside) = self.own.inside() {
+            inside.passes.store(true, Ordering::Release);
+        }
         self
     }
 
@@ -138,7 +145,10 @@ impl Transaction {
     /// refers to nothing, 23505 if two have one key; then all is as it was.
     pub fn set_deferred(&self, names: &[String], is_deferred: bool) -> Result<()> {
         if !is_deferred {
-            self.check_deferred(names)?;
+            self.check_deferred(names).map_err(|error| match error.code() {
+                Some("23505" | "23P01") => self.wait_for_deferred().err().unwrap_or(error),
+                _ => error,
+            })?;
         }
         self.deferred.lock().set(names, is_deferred);
         Ok(())
@@ -147,6 +157,32 @@ impl Transaction {
     /// Whether a constraint of this name is not looked at yet.
     pub(crate) fn is_deferred(&self, name: &str, deferral: Deferral) -> bool {
         self.deferred.lock().has_named(name, deferral)
+    }
+
+    /// Whether it has brought rows whose unique keys are looked at when it ends.
+    pub fn defers_keys(&self) -> bool {
+        self.own.inside().is_some_and(|inside| inside.defers_keys.load(Ordering::Acquire))
+    }
+
+    /// Waits for another transaction that takes rows away which have unique keys that were deferred here. Fails with
+    /// code `MUST_WAIT` if there is one (the owner is in the queue then), 40P01 if that waits for this one, and 40001 if
+    /// such rows are gone since the last statement began.
+    pub fn wait_for_deferred(&self) -> Result<()> {
+        if !self.defers_keys() {
+            return Ok(());
+        }
+        let (start, deferred) = (self.start.lock().clone(), self.deferred.lock().clone());
+        for change in differences(&start, &self.own.snapshot().0)? {
+            let Carried::Rows(object, rows) = change else { continue };
+            let Relation::Native(table) = &object.relation else { continue };
+            let keys = table.rules().keys.iter().filter(|key| deferred.has_key(key));
+            let keys = keys.map(|key| key.name.clone()).collect::<Vec<_>>();
+            let rows = rows.inserted.iter().filter_map(NewRows::batch).cloned().collect::<Vec<_>>();
+            if !keys.is_empty() {
+                self.own.wait_for_keys(&LockGuard(None), &object.reference(), &rows, &keys)?;
+            }
+        }
+        Ok(())
     }
 
     /// Looks at constraints that were deferred, as committing does.

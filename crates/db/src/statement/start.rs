@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::Isolation;
 use diligence_catalog::locks::{GivenUp, LockWait, MUST_WAIT};
 use diligence_engine::{QueryOptions, SharingMode, SharingOffer};
@@ -33,6 +33,11 @@ pub enum Short {
 /// Whether a statement that failed so may be started anew, most likely: others have or had what it wants.
 pub(super) fn is_in_the_way(error: &Error) -> bool {
     matches!(error.code(), Some("40001" | MUST_WAIT))
+}
+
+/// The same of a statement that calls procedures, which raise errors with any code.
+pub(super) fn is_of_others(error: &Error) -> bool {
+    is_in_the_way(error) && error.kind() == ErrorKind::Input
 }
 
 /// How often a statement is started anew since others have changed what it was to change.
@@ -72,16 +77,18 @@ impl Session {
         let text = planned.text;
         self.in_runtime(|| match (planned.planned, planned.source) {
             (Planned::Other(statement), source) if matches!(*statement, Statement::Several(_)) => match *statement {
-                Statement::Several(several) if several.is_calling() => Ok(self.start_calling_several(several, &text)),
+                Statement::Several(several) if several.is_calling() => {
+                    Ok(self.start_calling_several(several, source, &text))
+                }
                 Statement::Several(several) => self.start_several(several, source, &text),
                 _ => Err(Error::bug("a statement is another one")),
             },
-            (Planned::Query(query, _), _) if query.is_calling => Ok(self.start_calling(query, options)),
-            (Planned::Other(statement), _)
+            (Planned::Query(query, _), source) if query.is_calling => Ok(self.start_calling(query, source, options)),
+            (Planned::Other(statement), source)
                 if matches!(statement.as_ref(), Statement::Write(write) if write.query.is_calling) =>
             {
                 match *statement {
-                    Statement::Write(write) => Ok(self.start_calling_write(write, options)),
+                    Statement::Write(write) => Ok(self.start_calling_write(write, source, options)),
                     _ => Err(Error::bug("a statement is another one")),
                 }
             }
@@ -248,10 +255,14 @@ impl Session {
             self.put_off().refuse_waiting(&tables, what)?;
         }
         if matches!(&command, Command::Truncate { triggers, .. } if !triggers.is_empty()) {
-            return Ok(self.start_calling_truncate(command));
+            return Ok(self.start_calling_truncate(command, source));
         }
         if matches!(&command, Command::SetConstraints { is_deferred: false, .. }) && !self.put_off().is_done() {
             return Ok(self.start_calling_constraints(command));
+        }
+        if let (Command::Alter { is_concurrent: true, .. }, Some(source)) = (&command, &source) {
+            let source = source.clone();
+            return Ok(self.start_concurrently(command, source));
         }
         let error = match command.apply(catalogs) {
             Ok(tag) => return Ok(QueryResult::done(tag)),

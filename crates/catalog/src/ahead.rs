@@ -1,0 +1,85 @@
+//! Indexes that are made before a table is altered, from its rows as they are: nobody is kept from changing the table
+//! meanwhile. What has come since then is added when the table gets them, which is short.
+//!
+//! Rows get other numbers when they change. So those that are not in such an index are those with numbers that nobody
+//! had when it was made, and what it has of rows that are gone is not found any more.
+
+use diligence_base::Result;
+use diligence_base::ids::TableVersion;
+use diligence_memory::Reservation;
+
+use crate::guard::rows_in;
+use crate::index::KeyIndex;
+use crate::keyed::{KeySpace, index_with, indexed};
+use crate::pieces::Piece;
+use crate::rules::Key;
+use crate::snapshot::Root;
+use crate::{Catalog, NativeTable, ObjectRef, TableAlteration};
+
+/// Indexes that a table is about to get.
+#[derive(Debug, Default)]
+pub struct IndexesAhead {
+    /// Of which rows they are: those of a table that has not been rewritten since, with numbers below one.
+    of: Option<(TableVersion, i64)>,
+    /// How often changes had been lost: their numbers are given again.
+    losses: u64,
+    made: Vec<(Key, KeyIndex)>,
+}
+
+impl IndexesAhead {
+    /// Whether what they are of has not been lost since.
+    pub(crate) fn are_good(&self, root: &Root) -> bool {
+        self.losses == root.losses
+    }
+
+    /// The index of a key with all rows of a table, if there is one to begin with. Fails with code 23505 if a row that
+    /// has come since has a unique key that another one has, 23P01 if it may not stand beside another one.
+    pub(crate) fn caught_up(
+        &self,
+        key: &Key,
+        table: &NativeTable,
+        pieces: &[Piece],
+        space: Option<KeySpace<'_>>,
+    ) -> Result<Option<KeyIndex>> {
+        let (Some((origin, first)), Some(space)) = (self.of, space) else { return Ok(None) };
+        let made = self.made.iter().find(|(made, _)| made == key).filter(|_| origin == table.origin());
+        let Some((_, index)) = made else { return Ok(None) };
+        let (schema, name, is_checked) = (table.schema(), table.name(), key.kind.keeps_apart());
+        index_with(index, key, is_checked, schema, name, (pieces, first), space).map(Some)
+    }
+}
+
+impl NativeTable {
+    /// The indexes that it gets by an alteration, of its present rows. Fails with code 23505 if two rows have one key
+    /// that is unique, 23P01 if two may not stand beside each other, and with kind `Resource` if memory is short.
+    fn indexes_ahead(&self, alteration: &TableAlteration, memory: &Reservation) -> Result<IndexesAhead> {
+        let has_same_columns = alteration.columns.fields() == self.schema().fields()
+            && alteration.places.iter().enumerate().all(|(at, place)| *place == Some(at));
+        if !has_same_columns {
+            return Ok(IndexesAhead::default());
+        }
+        let new = alteration.rules.keys.iter().filter(|key| !self.rules().keys.contains(key));
+        let made = new.map(|key| {
+            let index = indexed(key, self.schema(), self.name(), self.pieces(), self.key_space(Some(memory)))?;
+            Ok((key.clone(), index))
+        });
+        let made = made.collect::<Result<_>>()?;
+        Ok(IndexesAhead { of: Some((self.origin(), self.next_number())), made, losses: 0 })
+    }
+}
+
+impl Catalog {
+    /// The indexes that a table gets by an alteration, of its rows as all changes have left them; none if it is gone.
+    /// They are counted in `memory`. Fails with code 23505 if two rows have one key that is unique, 23P01 if two may not
+    /// stand beside each other, and with kind `Resource` if memory is short.
+    pub fn indexes_ahead(
+        &self,
+        table: &ObjectRef,
+        alteration: &TableAlteration,
+        memory: &Reservation,
+    ) -> Result<IndexesAhead> {
+        let root = self.newest();
+        let Some(rows) = rows_in(&root, table) else { return Ok(IndexesAhead::default()) };
+        Ok(IndexesAhead { losses: root.losses, ..rows.indexes_ahead(alteration, memory)? })
+    }
+}
