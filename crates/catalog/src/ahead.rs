@@ -83,3 +83,77 @@ impl Catalog {
         Ok(IndexesAhead { losses: root.losses, ..rows.indexes_ahead(alteration, memory)? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use diligence_memory::QueryMemory;
+
+    use super::*;
+    use crate::rules::{KeyKind, TableRules};
+    use crate::{DEFAULT_SCHEMA, NewRows, Object, Relation, RelationName, RowChange};
+
+    fn batch(values: &[i64]) -> RecordBatch {
+        RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()
+    }
+
+    fn memory() -> Reservation {
+        QueryMemory::unbounded().reservation("a table in memory")
+    }
+
+    fn code<T>(result: Result<T>) -> Option<&'static str> {
+        result.err().and_then(|error| error.code())
+    }
+
+    /// A catalog with a table of these values, and what gives it a unique index.
+    fn scene(values: &[i64]) -> (Catalog, Arc<Object>, TableAlteration) {
+        let (catalog, name, rows) = (Catalog::default(), RelationName::new(DEFAULT_SCHEMA, "t"), batch(values));
+        let table = NativeTable::new(&name, &rows.schema(), &[rows], memory(), TableVersion(1)).unwrap();
+        let columns = table.schema().clone();
+        catalog.create(&name, Relation::Native(Arc::new(table)), false).unwrap();
+        let key = Key::of_columns("t_a", vec!["a".to_owned()], KeyKind::UniqueIndex, false);
+        let rules = TableRules { keys: vec![key], ..TableRules::default() };
+        let object = catalog.snapshot().get(&name).unwrap().clone();
+        (catalog, object, TableAlteration { name, columns, places: vec![Some(0)], rules })
+    }
+
+    fn change(catalog: &Catalog, table: &ObjectRef, deleted: &[i64], inserted: &[i64]) -> Result<()> {
+        let inserted = vec![NewRows::Memory(batch(inserted))];
+        catalog.change(table, RowChange { deleted: deleted.to_vec(), inserted, memory: memory(), pairs: 0 })
+    }
+
+    #[test]
+    fn what_comes_and_goes_while_an_index_is_made_is_in_it_or_not() {
+        let (catalog, object, alteration) = scene(&[1, 2, 3]);
+        let table = object.reference();
+        let ahead = catalog.indexes_ahead(&table, &alteration, &memory()).unwrap();
+        change(&catalog, &table, &[0], &[10, 11]).unwrap();
+        let now = catalog.snapshot().get(&table.name).unwrap().version;
+        let old = catalog.alter_with(&table, object.version, alteration.clone(), &ahead, &memory());
+        assert_eq!(code(old), Some("40001"));
+        catalog.alter_with(&table, now, alteration, &ahead, &memory()).unwrap();
+        for there in [2, 3, 10, 11] {
+            assert_eq!(code(change(&catalog, &table, &[], &[there])), Some("23505"), "{there}");
+        }
+        change(&catalog, &table, &[], &[1]).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_while_an_index_is_made_leaves_none() {
+        let (catalog, object, alteration) = scene(&[1, 2]);
+        let table = object.reference();
+        let ahead = catalog.indexes_ahead(&table, &alteration, &memory()).unwrap();
+        change(&catalog, &table, &[], &[2]).unwrap();
+        let version = || catalog.snapshot().get(&table.name).unwrap().version;
+        let altered = catalog.alter_with(&table, version(), alteration.clone(), &ahead, &memory());
+        assert_eq!(code(altered), Some("23505"));
+        assert_eq!(code(catalog.indexes_ahead(&table, &alteration, &memory())), Some("23505"));
+        change(&catalog, &table, &[0], &[]).unwrap();
+        change(&catalog, &table, &[1], &[]).unwrap();
+        // What was made of rows that are gone is as good.
+        catalog.alter_with(&table, version(), alteration, &ahead, &memory()).unwrap();
+        assert_eq!(code(change(&catalog, &table, &[], &[2])), Some("23505"));
+    }
+}

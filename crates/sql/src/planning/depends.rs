@@ -268,6 +268,29 @@ impl Around<'_> {
         })
     }
 
+    /// Whether a view calls this one of several functions of a name: without it, its query means something else or
+    /// nothing.
+    pub(super) fn calls_routine(&self, view: &Object, routine: &RelationName) -> bool {
+        let Ok(query) = query_of(view) else { return false };
+        let meaning = |without: Option<&RelationName>| {
+            let names = Names::new(self.at);
+            let around = Around::new(self.planner, self.at, &names, vec![]);
+            *around.without_routine.borrow_mut() = without.cloned();
+            around.enter_view(&view.name.schema, &view.name.name);
+            let bound = binder::bind_query(&query, &around);
+            around.leave_view();
+            bound.ok().map(|bound| format!("{:?}", bound.relation))
+        };
+        let (now, again, without) = (meaning(None), meaning(None), meaning(Some(routine)));
+        if now == again {
+            return now.is_some() && now != without;
+        }
+        // Procedures have a number in each query.
+        let unnumbered = |text: Option<String>| text.map(|text| text.replace(|letter: char| letter.is_ascii_digit(), ""));
+        let now = unnumbered(now);
+        now == unnumbered(again) && now != unnumbered(without)
+    }
+
     /// Binds a view's query.
     fn with_view<T>(&self, view: &Object, then: impl FnOnce(Result<Bound>, &Around<'_>) -> T) -> Result<T> {
         Ok(self.bound_query(view, &query_of(view)?, &[], then))
