@@ -181,7 +181,23 @@ impl Catalog {
         self.alter_with(table, built_on, alteration, &ahead, memory)
     }
 
-    /// The same with indexes that were made before.
+    /// The indexes that a table gets by an alteration, of its rows as all changes have left them; none if it is gone.
+    /// They are counted in `memory`. Fails with code 23505 if two rows have one key that is unique, 23P01 if two may
+    /// not stand beside each other, and with kind `Resource` if memory is short.
+    pub fn indexes_ahead(
+        &self,
+        table: &ObjectRef,
+        alteration: &TableAlteration,
+        memory: &Reservation,
+    ) -> Result<IndexesAhead> {
+        let root = self.newest();
+        match root.get(&table.name).filter(|object| object.id == table.id).map(|object| &object.relation) {
+            Some(Relation::Native(rows)) => rows.indexes_ahead(alteration, root.losses, memory),
+            _ => Ok(IndexesAhead::default()),
+        }
+    }
+
+    /// The same with indexes that were made before. Fails as [`alter`](Self::alter) does.
     pub fn alter_with(
         &self,
         table: &ObjectRef,
@@ -199,7 +215,7 @@ impl Catalog {
                 return Err(conflict());
             }
             let name = alteration.name.clone();
-            let ahead = Some(ahead).filter(|ahead| ahead.are_good(root));
+            let ahead = Some(ahead).filter(|ahead| ahead.are_good(root.losses));
             let (change, entry) = self.altered(root, &now, alteration, (Some(memory), ahead))?;
             let after = root.get(&name).cloned().ok_or_else(|| gone(table))?;
             rows_refer_well(root, &now, &after, &[])?;

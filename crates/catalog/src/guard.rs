@@ -400,6 +400,7 @@ impl Catalog {
     }
 
     /// Since when its own rows of a table have the numbers that they have now, if some of these are of such rows.
+    /// Fails with kind `Input` if the table is gone.
     pub fn own_followed(&self, table: &ObjectRef, rows: &[i64]) -> Result<Option<FollowedSince>> {
         let object = self.object(table)?;
         let Relation::Native(relation) = &object.relation else { return Err(not_in_memory(&object)) };

@@ -19,7 +19,6 @@
 //! * A view keeps its statement, a table what was declared: nothing here is planned, so all of it can be written down.
 
 mod access;
-mod ahead;
 mod alter;
 pub mod authority;
 mod block;
@@ -90,7 +89,6 @@ mod unbound;
 mod uses;
 mod view;
 
-pub use ahead::IndexesAhead;
 pub use alter::{OwnedSequence, free_name};
 pub use authority::Authority;
 pub use block::StatementBlock;
@@ -128,7 +126,8 @@ pub use shown_default::shown_default;
 pub use signature::{Argument, ArgumentMode, Signature};
 pub use snapshot::CatalogSnapshot;
 pub use table::{
-    Declaration, KeyFiles, MovedKeys, NativeTable, RestoredKeys, RestoredPiece, RowChange, StoredPiece, TableAlteration,
+    Declaration, IndexesAhead, KeyFiles, MovedKeys, NativeTable, RestoredKeys, RestoredPiece, RowChange, StoredPiece,
+    TableAlteration,
 };
 pub use trigger::{Trigger, TriggerEvent, TriggerState};
 pub use unbound::Rebinding;

@@ -285,7 +285,7 @@ impl SessionCatalogs {
         self.inside.read().as_ref().is_some_and(|inside| inside.transaction.defers_keys())
     }
 
-    /// As [`Transaction::wait_for_deferred`]; without a transaction nothing is deferred.
+    /// As [`Transaction::wait_for_deferred`]; without a transaction nothing is deferred. Fails as that does.
     pub fn wait_for_deferred(&self) -> Result<()> {
         self.inside.read().as_ref().map_or(Ok(()), |inside| inside.transaction.wait_for_deferred())
     }

@@ -1,11 +1,10 @@
 //! The same rows with other columns, under other rules.
 
 use super::*;
-use crate::IndexesAhead;
 
 impl NativeTable {
-    /// The same rows with other columns, under other rules; new indexes are those that were made `ahead`. Fails as [`with_rules`](Self::with_rules) does, and with
-    /// code 23502 if a column has NULL that may not.
+    /// The same rows with other columns, under other rules; new indexes are those that were made `ahead`. Fails as
+    /// [`with_rules`](Self::with_rules) does, and with code 23502 if a column has NULL that may not.
     pub(crate) fn altered(
         &self,
         alteration: &TableAlteration,

@@ -50,8 +50,8 @@ impl Session {
         (!ends || !self.has_put_off()) && self.planner().catalogs().commits_at_once(ends)
     }
 
-    /// Waits for other transactions that take rows away which have unique keys that were deferred. Fails with code 55P03
-    /// if it may not wait as long, and 40P01 if such a transaction waits for this one.
+    /// Waits for other transactions that take rows away which have unique keys that were deferred. Fails with code
+    /// 55P03 if it may not wait as long, and 40P01 if such a transaction waits for this one.
     fn wait_for_deferred(&self) -> Result<()> {
         loop {
             let error = match self.planner().catalogs().wait_for_deferred() {

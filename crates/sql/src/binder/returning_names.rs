@@ -43,8 +43,8 @@ impl Binder<'_> {
         names
     }
 
-    /// These names, as there are no others. Fails with code 0A000 if RETURNING names a row before the statement or after
-    /// it.
+    /// These names, as there are no others. Fails with code 0A000 if RETURNING names a row before the statement or
+    /// after it.
     pub(super) fn without_old_and_new(&self, names: Namespace, changed: &Changed<'_>) -> Result<Namespace> {
         refuse(changed.returning.unwrap_or_default(), "MERGE and ON CONFLICT DO UPDATE").map(|()| names)
     }

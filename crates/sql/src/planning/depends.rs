@@ -48,8 +48,8 @@ impl Around<'_> {
         views
     }
 
-    /// What stands on these relations besides what they are themselves, as PostgreSQL tells it: each view that stands on
-    /// one of them or on another view that does, and the constraints of other tables.
+    /// What stands on these relations besides what they are themselves, as PostgreSQL tells it: each view that stands
+    /// on one of them or on another view that does, and the constraints of other tables.
     fn dependents(&self, names: &[RelationName], views: &[Arc<Object>]) -> Vec<String> {
         let catalog = &self.at.snapshot.catalog;
         let known = names.iter().chain(views.iter().map(|view| &view.name)).collect::<Vec<_>>();
@@ -286,7 +286,8 @@ impl Around<'_> {
             return now.is_some() && now != without;
         }
         // Procedures have a number in each query.
-        let unnumbered = |text: Option<String>| text.map(|text| text.replace(|letter: char| letter.is_ascii_digit(), ""));
+        let unnumbered =
+            |text: Option<String>| text.map(|text| text.replace(|letter: char| letter.is_ascii_digit(), ""));
         let now = unnumbered(now);
         now == unnumbered(again) && now != unnumbered(without)
     }
@@ -402,8 +403,8 @@ impl VisitorMut for Following<'_> {
 
 /// The last parts of all names of relations in a query.
 fn names_in(query: &ast::Query) -> Vec<String> {
-    struct Named(Vec<String>);
-    impl ast::Visitor for Named {
+    struct MetNames(Vec<String>);
+    impl ast::Visitor for MetNames {
         type Break = ();
 
         fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
@@ -411,7 +412,7 @@ fn names_in(query: &ast::Query) -> Vec<String> {
             ControlFlow::Continue(())
         }
     }
-    let mut named = Named(vec![]);
+    let mut named = MetNames(vec![]);
     let _ = walk(query, &mut named);
     named.0
 }

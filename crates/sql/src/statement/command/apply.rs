@@ -39,8 +39,8 @@ impl Command {
         Ok(self.tag())
     }
 
-    /// Of a change that others go on beside (CREATE INDEX CONCURRENTLY), the indexes that it makes, of the rows that are
-    /// there now; `None` of any other. Fails as making them does.
+    /// Of a change that others go on beside (CREATE INDEX CONCURRENTLY), the indexes that it makes, of the rows that
+    /// are there now; `None` of any other. Fails as making them does.
     pub fn indexes_ahead(&self, catalogs: &SessionCatalogs) -> Result<Option<IndexesAhead>> {
         let Command::Alter { table, alteration, memory, is_concurrent: true, .. } = self else { return Ok(None) };
         let memory = memory.reservation("a table in memory");

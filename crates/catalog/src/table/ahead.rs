@@ -4,17 +4,8 @@
 //! Rows get other numbers when they change. So those that are not in such an index are those with numbers that nobody
 //! had when it was made, and what it has of rows that are gone is not found any more.
 
-use diligence_base::Result;
-use diligence_base::ids::TableVersion;
-use diligence_memory::Reservation;
-
-use crate::guard::rows_in;
-use crate::index::KeyIndex;
-use crate::keyed::{KeySpace, index_with, indexed};
-use crate::pieces::Piece;
+use super::*;
 use crate::rules::Key;
-use crate::snapshot::Root;
-use crate::{Catalog, NativeTable, ObjectRef, TableAlteration};
 
 /// Indexes that a table is about to get.
 #[derive(Debug, Default)]
@@ -28,8 +19,8 @@ pub struct IndexesAhead {
 
 impl IndexesAhead {
     /// Whether what they are of has not been lost since.
-    pub(crate) fn are_good(&self, root: &Root) -> bool {
-        self.losses == root.losses
+    pub(crate) fn are_good(&self, losses: u64) -> bool {
+        self.losses == losses
     }
 
     /// The index of a key with all rows of a table, if there is one to begin with. Fails with code 23505 if a row that
@@ -50,9 +41,15 @@ impl IndexesAhead {
 }
 
 impl NativeTable {
-    /// The indexes that it gets by an alteration, of its present rows. Fails with code 23505 if two rows have one key
+    /// The indexes that it gets by an alteration, of its present rows; `losses` says how often changes had been lost.
+    /// Fails with code 23505 if two rows have one key
     /// that is unique, 23P01 if two may not stand beside each other, and with kind `Resource` if memory is short.
-    fn indexes_ahead(&self, alteration: &TableAlteration, memory: &Reservation) -> Result<IndexesAhead> {
+    pub(crate) fn indexes_ahead(
+        &self,
+        alteration: &TableAlteration,
+        losses: u64,
+        memory: &Reservation,
+    ) -> Result<IndexesAhead> {
         let has_same_columns = alteration.columns.fields() == self.schema().fields()
             && alteration.places.iter().enumerate().all(|(at, place)| *place == Some(at));
         if !has_same_columns {
@@ -64,23 +61,7 @@ impl NativeTable {
             Ok((key.clone(), index))
         });
         let made = made.collect::<Result<_>>()?;
-        Ok(IndexesAhead { of: Some((self.origin(), self.next_number())), made, losses: 0 })
-    }
-}
-
-impl Catalog {
-    /// The indexes that a table gets by an alteration, of its rows as all changes have left them; none if it is gone.
-    /// They are counted in `memory`. Fails with code 23505 if two rows have one key that is unique, 23P01 if two may not
-    /// stand beside each other, and with kind `Resource` if memory is short.
-    pub fn indexes_ahead(
-        &self,
-        table: &ObjectRef,
-        alteration: &TableAlteration,
-        memory: &Reservation,
-    ) -> Result<IndexesAhead> {
-        let root = self.newest();
-        let Some(rows) = rows_in(&root, table) else { return Ok(IndexesAhead::default()) };
-        Ok(IndexesAhead { losses: root.losses, ..rows.indexes_ahead(alteration, memory)? })
+        Ok(IndexesAhead { of: Some((self.origin(), self.next_number())), losses, made })
     }
 }
 
@@ -93,7 +74,7 @@ mod tests {
 
     use super::*;
     use crate::rules::{KeyKind, TableRules};
-    use crate::{DEFAULT_SCHEMA, NewRows, Object, Relation, RelationName, RowChange};
+    use crate::{Catalog, DEFAULT_SCHEMA, Object, ObjectRef, Relation};
 
     fn batch(values: &[i64]) -> RecordBatch {
         RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()
