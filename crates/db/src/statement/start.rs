@@ -186,6 +186,10 @@ impl Session {
                     let stream = self.run_query(&write.query, options)?;
                     Ok(Restarted::Writes(stream, write.returning.map(|(_, returned)| returned)))
                 }
+                Statement::Explain { query, analyze: true, json, .. } => {
+                    let plan = Explained::of(&query, json);
+                    Ok(Restarted::Analyzes(self.run_query(&query, options)?, plan))
+                }
                 Statement::Command(command) => {
                     command.apply(self.planner().catalogs()).map(|_| Restarted::Done(DoneAtOnce::default()))
                 }
@@ -300,16 +304,11 @@ impl Session {
         let engine = self.database().engine();
         Ok(match statement {
             Statement::Query(query) => self.start_query(&Arc::new(query), source, options)?,
-            Statement::Explain { query, analyze: true, json, .. } => {
-                let plan = match json {
-                    true => Explained::Json(query.clone()),
-                    false => Explained::Text(query.plan.shown(&query.tables).to_string()),
-                };
-                match query.is_calling {
-                    true => self.start_calling_analyze(query, options, plan),
-                    false => QueryResult::analyze(self.run_query(&query, options)?, plan),
-                }
+            Statement::Explain { query, analyze: true, json, .. } if !query.is_calling => {
+                let plan = Explained::of(&query, json);
+                QueryResult::analyze(self.run_query(&query, options)?, plan)
             }
+            Statement::Explain { analyze: true, .. } => self.start_calling_analyze(statement, source, options),
             Statement::Explain { query, json: true, .. } => {
                 let options = QueryOptions { tables: query.tables.clone(), ..options };
                 QueryResult::lines(&plan_json::planned(&query, &engine.explain_sharing(&query.plan, &options)?))?

@@ -317,12 +317,20 @@ impl Session {
     }
 
     /// The same for EXPLAIN ANALYZE.
-    pub(super) fn start_calling_analyze(&self, query: Query, options: QueryOptions, plan: Explained) -> QueryResult {
-        self.start_on_thread("EXPLAIN", Some(Statement::plan_schema()), move |session, sender| {
-            in_transaction(session, Isolation::ReadCommitted, true, || {
-                let (_, stream) = session.called(&query, options, sender)?;
-                Ok(vec![plan.ran(&stream)?].into())
-            })
+    pub(super) fn start_calling_analyze(
+        &self,
+        explain: Statement,
+        source: Option<Source>,
+        options: QueryOptions,
+    ) -> QueryResult {
+        let first = (Planned::Other(Box::new(explain)), source);
+        self.start_in_turns("EXPLAIN", Some(Statement::plan_schema()), first, move |session, planned, sender| {
+            let Some(Statement::Explain { query, json, .. }) = statement_of(planned) else {
+                return Err(another_kind());
+            };
+            let plan = Explained::of(&query, json);
+            let (_, stream) = session.called(&query, options.clone(), sender)?;
+            Ok(vec![plan.ran(&stream)?].into())
         })
     }
 
