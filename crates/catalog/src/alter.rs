@@ -17,8 +17,8 @@ use crate::rules::{Reference, TableRules};
 use crate::sequence::{Sequence, SequenceOptions, SequenceState};
 use crate::snapshot::Root;
 use crate::{
-    Catalog, CatalogChange, NativeTable, Object, ObjectRef, Relation, RelationName, TableAlteration, may_change,
-    no_schema,
+    Catalog, CatalogChange, IndexesAhead, NativeTable, Object, ObjectRef, Relation, RelationName, TableAlteration,
+    may_change, no_schema,
 };
 
 /// A sequence that a new table's column owns.
@@ -119,7 +119,7 @@ impl Catalog {
                     let Relation::Native(rows) = &table.relation else { continue };
                     let mut rules = rows.rules().clone();
                     rules.defaults.retain(|column, _| !columns.contains(column));
-                    let (change, entry) = self.altered(root, &table, rules_only(rows, rules), None)?;
+                    let (change, entry) = self.altered(root, &table, rules_only(rows, rules), (None, None))?;
                     told.push(change);
                     entries.push((Some(Staged::default()), Some(entry)));
                 }
@@ -128,9 +128,12 @@ impl Catalog {
                     .filter(|(other, _)| !names.contains(&other.name))
                     .map(|(other, reference)| (other.clone(), reference.name.clone()))
                     .collect::<Vec<_>>();
-                if let (Some((other, reference)), false) = (referring.first(), cascade) {
+                if !referring.is_empty() && !cascade {
                     let error = Error::input(format!("cannot drop table {name} because other objects depend on it"));
-                    let detail = format!("constraint {reference} on table {} depends on table {name}", other.name);
+                    let constraint = |(other, reference): &(Arc<Object>, String)| {
+                        format!("constraint {reference} on table {} depends on table {name}", other.name)
+                    };
+                    let detail = referring.iter().map(constraint).collect::<Vec<_>>().join("\n");
                     let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
                     return Err(error.with_code("2BP01").with_detail(detail).with_hint(hint));
                 }
@@ -138,7 +141,7 @@ impl Catalog {
                     let Relation::Native(rows) = &other.relation else { continue };
                     let mut rules = rows.rules().clone();
                     rules.references.retain(|reference| reference.table != object.id);
-                    let (change, entry) = self.altered(root, &other, rules_only(rows, rules), None)?;
+                    let (change, entry) = self.altered(root, &other, rules_only(rows, rules), (None, None))?;
                     told.push(change);
                     entries.push((Some(Staged::default()), Some(entry)));
                 }
@@ -170,6 +173,39 @@ impl Catalog {
         alteration: TableAlteration,
         memory: &Reservation,
     ) -> Result<()> {
+        if self.object(table)?.version != built_on {
+            return Err(conflict());
+        }
+        // While indexes are made, others may change other tables.
+        let ahead = self.indexes_ahead(table, &alteration, memory)?;
+        self.alter_with(table, built_on, alteration, &ahead, memory)
+    }
+
+    /// The indexes that a table gets by an alteration, of its rows as all changes have left them; none if it is gone.
+    /// They are counted in `memory`. Fails with code 23505 if two rows have one key that is unique, 23P01 if two may
+    /// not stand beside each other, and with kind `Resource` if memory is short.
+    pub fn indexes_ahead(
+        &self,
+        table: &ObjectRef,
+        alteration: &TableAlteration,
+        memory: &Reservation,
+    ) -> Result<IndexesAhead> {
+        let root = self.newest();
+        match root.get(&table.name).filter(|object| object.id == table.id).map(|object| &object.relation) {
+            Some(Relation::Native(rows)) => rows.indexes_ahead(alteration, root.losses, memory),
+            _ => Ok(IndexesAhead::default()),
+        }
+    }
+
+    /// The same with indexes that were made before. Fails as [`alter`](Self::alter) does.
+    pub fn alter_with(
+        &self,
+        table: &ObjectRef,
+        built_on: ObjectVersion,
+        alteration: TableAlteration,
+        ahead: &IndexesAhead,
+        memory: &Reservation,
+    ) -> Result<()> {
         let writer = self.object(table)?.writer.clone();
         let writing = writer.lock();
         let (position, before) = self.append(vec![], |root| {
@@ -179,7 +215,8 @@ impl Catalog {
                 return Err(conflict());
             }
             let name = alteration.name.clone();
-            let (change, entry) = self.altered(root, &now, alteration, Some(memory))?;
+            let ahead = Some(ahead).filter(|ahead| ahead.are_good(root.losses));
+            let (change, entry) = self.altered(root, &now, alteration, (Some(memory), ahead))?;
             let after = root.get(&name).cloned().ok_or_else(|| gone(table))?;
             rows_refer_well(root, &now, &after, &[])?;
             Ok((vec![change], vec![(Some(Staged::default()), Some(entry))]))
@@ -194,11 +231,11 @@ impl Catalog {
         root: &mut Arc<Root>,
         now: &Arc<Object>,
         alteration: TableAlteration,
-        memory: Option<&Reservation>,
+        (memory, ahead): (Option<&Reservation>, Option<&IndexesAhead>),
     ) -> Result<(CatalogChange, Entry)> {
         let Relation::Native(rows) = &now.relation else { return Err(not_in_memory(now)) };
         let version = self.next_table_version();
-        let next = rows.altered(&alteration, memory.or(rows.counted()), version)?;
+        let next = rows.altered(&alteration, ahead, memory.or(rows.counted()), version)?;
         let relation = Relation::Native(Arc::new(next));
         let name = alteration.name.clone();
         if name != now.name {
@@ -326,7 +363,7 @@ impl Catalog {
             if is_other {
                 let alteration = rules_only(rows, rules);
                 self.commit(Staged::default(), |root| {
-                    let (change, entry) = self.altered(root, table, alteration, None)?;
+                    let (change, entry) = self.altered(root, table, alteration, (None, None))?;
                     Ok((vec![change], Some(entry)))
                 })?;
             }

@@ -74,8 +74,12 @@ pub(crate) struct Inside {
     pub(crate) owner: LockOwner,
     /// Up to where in the log it has to see what others have done.
     pub(crate) must_see: Arc<AtomicU64>,
+    /// Whether it passes locks of changes that are in the log and may still be lost.
+    pub(crate) passes: Arc<AtomicBool>,
     /// Whether all its statements see of others what its first one does.
     pub(crate) sees_start: Arc<AtomicBool>,
+    /// Whether it has brought rows whose unique keys are looked at later.
+    pub(crate) defers_keys: Arc<AtomicBool>,
     /// What SET CONSTRAINTS has said.
     pub(crate) deferred: Arc<Mutex<DeferredConstraints>>,
     /// Where rows have gone that somebody follows.

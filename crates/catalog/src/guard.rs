@@ -14,6 +14,7 @@ use diligence_base::{Error, Result};
 use crate::catalog::{Inside, not_in_memory};
 use crate::lock_guard::LockGuard;
 use crate::locks::{LOCK_NOT_AVAILABLE, LockOwner, LockRequest, NAMES, RowLock, TableLock};
+use crate::moved::FollowedSince;
 use crate::pieces::conflict;
 use crate::referred::{ChangingRows, GoneKeys, KeptKeys};
 use crate::rules::{Key, ReferenceAction};
@@ -105,9 +106,15 @@ impl Catalog {
         // The keys of very many rows are not locked one by one.
         let is_unique = relation.rules().keys.iter().any(|key| key.kind.keeps_apart());
         let mode = if is_loaded && is_unique { TableLock::ShareRowExclusive } else { TableLock::RowExclusive };
-        let may_pass = self.inside().is_some();
+        let may_pass = self.may_pass();
         let own = self.newest();
         let deferred = self.deferred().as_deref().cloned();
+        if let (Some(inside), Some(deferred)) = (self.inside(), &deferred)
+            && !inserted.is_empty()
+            && relation.rules().keys.iter().any(|key| deferred.has_key(key))
+        {
+            inside.defers_keys.store(true, Ordering::Release);
+        }
         let change = ChangingRows {
             object: &object,
             table: relation,
@@ -184,7 +191,7 @@ impl Catalog {
     /// Locks keys of other tables that rows come to refer to, and the rows that have them, as SELECT … FOR KEY SHARE
     /// does.
     fn keep(&self, owner: LockOwner, kept: &BTreeMap<ObjectId, KeptKeys>) -> Result<()> {
-        let (start, may_pass) = (self.inside().map(|inside| inside.start.lock().clone()), self.inside().is_some());
+        let (start, may_pass) = (self.inside().map(|inside| inside.start.lock().clone()), self.may_pass());
         for (table, KeptKeys { hashes, rows }) in kept {
             // The numbers of rows that only the transaction sees others may give to their own.
             let before = start.as_ref().and_then(|start| start.rows_of(*table));
@@ -208,7 +215,7 @@ impl Catalog {
         }
         let mut met = change.deleted.iter().map(|row| (change.object.id, *row)).collect::<HashSet<_>>();
         let is_busy = |table| self.locks().has_others(owner, table);
-        let (may_pass, newest) = (self.inside().is_some(), self.inside().map(|inside| inside.base.newest()));
+        let (may_pass, newest) = (self.may_pass(), self.inside().map(|inside| inside.base.newest()));
         let mut left = change.referring(gone, own, is_busy)?;
         while let Some(mut referring) = left.pop() {
             let object = referring.object.clone();
@@ -258,13 +265,12 @@ impl Catalog {
         by: LockOwner,
         tables: impl Iterator<Item = &'a ObjectRef>,
     ) -> Result<LockGuard> {
-        let may_pass = self.inside().is_some();
         let owner = self.inside().map_or(by, |inside| inside.owner);
         for table in tables {
-            let request = LockRequest::of_table(table.id, TableLock::AccessExclusive, may_pass);
+            let request = LockRequest::of_table(table.id, TableLock::AccessExclusive, self.may_pass());
             self.take(owner, &request, LockWay::Wait)?;
         }
-        Ok(LockGuard((!may_pass).then(|| (self.locks().clone(), by))))
+        Ok(LockGuard(self.inside().is_none().then(|| (self.locks().clone(), by))))
     }
 
     /// Has nobody else make anything of these names until the transaction ends or, outside of one, the guard. `by` has
@@ -276,7 +282,7 @@ impl Catalog {
         keys.dedup();
         let inside = self.inside();
         let owner = inside.map_or(by, |inside| inside.owner);
-        let of_names = LockRequest::of_table(NAMES, TableLock::RowExclusive, inside.is_some());
+        let of_names = LockRequest::of_table(NAMES, TableLock::RowExclusive, self.may_pass());
         self.take(owner, &LockRequest { keys: &keys, ..of_names }, LockWay::Wait)?;
         let Some(inside) = inside else { return Ok(LockGuard(Some((self.locks().clone(), by)))) };
         let (start, newest) = (inside.start.lock().clone(), inside.base.newest());
@@ -296,7 +302,7 @@ impl Catalog {
     pub fn lock_named(&self, named: &[ObjectRef]) -> Result<()> {
         let Some(inside) = self.inside() else { return Ok(()) };
         for object in named {
-            let request = LockRequest::of_table(object.id, TableLock::AccessShare, true);
+            let request = LockRequest::of_table(object.id, TableLock::AccessShare, self.may_pass());
             self.take(inside.owner, &request, LockWay::Wait)?;
         }
         let (start, newest) = (inside.start.lock().clone(), inside.base.newest());
@@ -350,7 +356,7 @@ impl Catalog {
         if self.first_own(table, relation).is_none_or(|first| row >= first) {
             return Ok(RowsLocked::Locked);
         }
-        let of_table = LockRequest::of_table(table.id, TableLock::RowShare, self.inside().is_some());
+        let of_table = LockRequest::of_table(table.id, TableLock::RowShare, self.may_pass());
         // The row may get another number meanwhile, not another key.
         let kept = match row_mode {
             RowLock::KeyShare => relation.row(row)?.map_or(Ok(vec![]), |row| relation.unique_hashes(&[row]))?,
@@ -372,13 +378,52 @@ impl Catalog {
         }
     }
 
+    /// Locks rows that a statement of a transaction is about to change, before triggers run that see them. Fails as
+    /// [`lock_change`](Self::lock_change) does.
+    pub fn lock_rows(&self, by: LockOwner, table: &ObjectRef, rows: &[i64], row_mode: RowLock) -> Result<()> {
+        let object = self.object(table)?;
+        let Relation::Native(relation) = &object.relation else { return Err(not_in_memory(&object)) };
+        let Some(first_own) = self.first_own(table, relation) else { return Ok(()) };
+        let mut rows = rows.iter().copied().filter(|row| *row < first_own).collect::<Vec<_>>();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        rows.sort_unstable();
+        let of_table = LockRequest::of_table(table.id, TableLock::RowExclusive, self.may_pass());
+        let owner = self.inside().map_or(by, |inside| inside.owner);
+        self.take(owner, &LockRequest { rows: &rows, row_mode, ..of_table }, LockWay::Wait)?;
+        let newest = self.inside().map_or_else(|| self.newest(), |inside| inside.base.newest());
+        match rows_in(&newest, table).is_some_and(|newest| rows.iter().all(|row| newest.has_row(*row))) {
+            true => Ok(()),
+            false => Err(conflict()),
+        }
+    }
+
+    /// Since when its own rows of a table have the numbers that they have now, if some of these are of such rows.
+    /// Fails with kind `Input` if the table is gone.
+    pub fn own_followed(&self, table: &ObjectRef, rows: &[i64]) -> Result<Option<FollowedSince>> {
+        let object = self.object(table)?;
+        let Relation::Native(relation) = &object.relation else { return Err(not_in_memory(&object)) };
+        let first_own = self.first_own(table, relation).unwrap_or(i64::MIN);
+        Ok(if rows.iter().any(|row| *row >= first_own) { self.follow_rows() } else { None })
+    }
+
+    /// Fails with code 40001 if own rows may have other numbers since: others have committed, and the transaction has
+    /// seen it.
+    pub fn stay_followed(&self, since: Option<&FollowedSince>) -> Result<()> {
+        match since.is_none_or(|since| self.follow_rows().as_ref() == Some(since)) {
+            true => Ok(()),
+            false => Err(conflict()),
+        }
+    }
+
     /// LOCK TABLE, for a transaction. Fails with code `MUST_WAIT` or, if it may not wait, 55P03 if another one has
     /// the table in a way that excludes this one, 40P01 if that waits for this one, and 25P01 outside
     /// of a transaction.
     pub fn lock_table(&self, table: &ObjectRef, mode: TableLock, way: LockWay) -> Result<()> {
         let outside = || Error::input("LOCK TABLE can only be used in transaction blocks").with_code("25P01");
         let inside = self.inside().ok_or_else(outside)?;
-        let request = LockRequest::of_table(table.id, mode, true);
+        let request = LockRequest::of_table(table.id, mode, self.may_pass());
         match self.take(inside.owner, &request, way)? {
             true => Ok(()),
             false => {
@@ -386,6 +431,12 @@ impl Catalog {
                 Err(Error::input(message).with_code(LOCK_NOT_AVAILABLE))
             }
         }
+    }
+
+    /// Whether locks are passed of changes that may still be lost: by a statement of which nobody hears before these
+    /// and its own are kept. Others would tell their client what is not so after a crash.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.inside().is_some_and(|inside| inside.passes.load(Ordering::Acquire))
     }
 
     /// Takes locks; whether they are taken. A transaction will see what those have done whose locks it passes. Fails as

@@ -74,7 +74,7 @@ impl Catalog {
         if !met.iter().all(|row| is_there(*row)) {
             return Err(conflict());
         }
-        let passed = self.locks().wait_for_going(owner, table.id, &met, self.inside().is_some())?;
+        let passed = self.locks().wait_for_going(owner, table.id, &met, self.may_pass())?;
         if let Some(inside) = self.inside() {
             inside.has_passed(passed);
         }

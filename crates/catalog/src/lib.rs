@@ -128,7 +128,8 @@ pub use shown_default::shown_default;
 pub use signature::{Argument, ArgumentMode, Signature};
 pub use snapshot::CatalogSnapshot;
 pub use table::{
-    Declaration, KeyFiles, MovedKeys, NativeTable, RestoredKeys, RestoredPiece, RowChange, StoredPiece, TableAlteration,
+    Declaration, IndexesAhead, KeyFiles, MovedKeys, NativeTable, RestoredKeys, RestoredPiece, RowChange, StoredPiece,
+    TableAlteration,
 };
 pub use trigger::{Trigger, TriggerEvent, TriggerState};
 pub use unbound::Rebinding;

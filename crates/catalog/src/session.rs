@@ -280,6 +280,16 @@ impl SessionCatalogs {
         }
     }
 
+    /// Whether [`wait_for_deferred`](Self::wait_for_deferred) may have to wait.
+    pub fn defers_keys(&self) -> bool {
+        self.inside.read().as_ref().is_some_and(|inside| inside.transaction.defers_keys())
+    }
+
+    /// As [`Transaction::wait_for_deferred`]; without a transaction nothing is deferred. Fails as that does.
+    pub fn wait_for_deferred(&self) -> Result<()> {
+        self.inside.read().as_ref().map_or(Ok(()), |inside| inside.transaction.wait_for_deferred())
+    }
+
     /// Ends the transaction without its changes.
     pub fn roll_back(&self) {
         let inside = self.inside.write().take();

@@ -35,6 +35,7 @@ use crate::rows::{RowsView, TableRows};
 use crate::rules::{KeyKind, TableRules};
 use crate::{RelationName, rules};
 
+mod ahead;
 mod altered;
 mod arrived;
 mod found;
@@ -43,6 +44,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::IndexesAhead;
 pub use keys_moved::{KeyFiles, MovedKeys, RestoredKeys};
 pub use stored::StoredPiece;
 

@@ -3,11 +3,12 @@
 use super::*;
 
 impl NativeTable {
-    /// The same rows with other columns, under other rules. Fails as [`with_rules`](Self::with_rules) does, and with
-    /// code 23502 if a column has NULL that may not.
+    /// The same rows with other columns, under other rules; new indexes are those that were made `ahead`. Fails as
+    /// [`with_rules`](Self::with_rules) does, and with code 23502 if a column has NULL that may not.
     pub(crate) fn altered(
         &self,
         alteration: &TableAlteration,
+        ahead: Option<&IndexesAhead>,
         memory: Option<&Reservation>,
         version: TableVersion,
     ) -> Result<Self> {
@@ -88,7 +89,13 @@ impl NativeTable {
             let known = self.rules().keys.iter().position(same);
             indexes.push(match known.and_then(|place| self.rows.indexes.get(place)) {
                 Some(index) => index.clone(),
-                None => indexed(key, &schema, name, &pieces, self.key_space(memory))?,
+                None => {
+                    let ahead = ahead.map(|ahead| ahead.caught_up(key, self, &pieces, self.key_space(memory)));
+                    match ahead.transpose()?.flatten() {
+                        Some(index) => index,
+                        None => indexed(key, &schema, name, &pieces, self.key_space(memory))?,
+                    }
+                }
             });
         }
         Ok(Self::of(Arc::new(declared), pieces, self.rows.next_number, version, indexes))

@@ -106,8 +106,7 @@ impl Actor<'_> {
                     "INSERT INTO t{table} AS t VALUES ({list}, ARRAY[{value}]) \
                      ON CONFLICT (k) DO UPDATE SET list = t.list || EXCLUDED.list {returning}"
                 ),
-                // PostgreSQL says 40001 of a row that came after the block had begun.
-                if self.scene.level == "READ COMMITTED" { &[] } else { &["23505"] },
+                &[],
             ),
             _ => (
                 format!(
@@ -154,9 +153,7 @@ impl Actor<'_> {
             |list: usize| rows.iter().find(|(key, _)| *key == list).map_or(vec![], |(_, values)| values.clone());
         let read = asked.into_iter().map(|list| ListStep::Read(list, values(list))).collect::<Vec<_>>();
         if is_of_others {
-            // In a block that has passed a lock, it may see what others see a moment later, when it is synced: COMMIT
-            // waits for that.
-            let lifetime = (begun, if self.is_in_block { u64::MAX } else { self.scene.now() });
+            let lifetime = (begun, self.scene.now());
             self.statements.push(TransactionRecord { steps: read.clone(), is_committed: true, lifetime });
         }
         steps.extend(read);

@@ -78,6 +78,8 @@ struct State<'a> {
     is_inside: bool,
     has_failed: bool,
     waits: Option<ScopedJoinHandle<'a, String>>,
+    /// What waits, or did.
+    waiting: &'static str,
 }
 
 impl State<'_> {
@@ -115,7 +117,7 @@ fn take<'a>(scope: &'a Scope<'a, '_>, session: &'a Session, state: &mut State<'a
     let running = scope.spawn(move || outcome(session, sql));
     while !running.is_finished() {
         if is_waiting(session) {
-            state.waits = Some(running);
+            (state.waits, state.waiting) = (Some(running), sql);
             return "waits".to_owned();
         }
         std::thread::yield_now();
@@ -132,7 +134,8 @@ fn difference(sessions: &[Session], scenario: &Scenario, level: usize) -> Option
             let (session, state) = (&sessions[step.session], states.entry(step.session).or_default());
             let found = take(scope, session, state, step, LEVELS[level]);
             if found != "waits" {
-                state.ended(session, step.sql, &found);
+                let sql = if step.sql == "ENDS" { state.waiting } else { step.sql };
+                state.ended(session, sql, &found);
             }
             let expected = step.outcomes[level];
             if found != expected {

@@ -81,7 +81,7 @@ impl PlannedStatement {
             Planned::Query(query, _) => query.is_locking,
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Write(write) => write.is_undoable,
-                Statement::Several(_) | Statement::Command(_) => true,
+                Statement::Several(_) | Statement::Command(_) | Statement::Explain { analyze: true, .. } => true,
                 Statement::Query(query) => query.is_locking,
                 _ => false,
             },

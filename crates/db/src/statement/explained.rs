@@ -19,6 +19,14 @@ pub(crate) enum Explained {
 }
 
 impl Explained {
+    /// Of a query that is about to run.
+    pub(crate) fn of(query: &Query, is_json: bool) -> Self {
+        match is_json {
+            true => Self::Json(query.clone()),
+            false => Self::Text(query.plan.shown(&query.tables).to_string()),
+        }
+    }
+
     /// The plan with what was measured of a run that has ended.
     pub(crate) fn ran(self, stream: &QueryStream) -> Result<RecordBatch> {
         line_batch(&match self {

@@ -17,6 +17,7 @@
 
 mod append;
 mod cancelling;
+mod concurrently;
 mod current;
 mod done;
 mod elsewhere;

@@ -8,6 +8,7 @@ use diligence_engine::query::{KeptRows, QueryStream};
 use diligence_sql::Returned;
 
 use super::done::DoneAtOnce;
+use super::explained::Explained;
 use super::several::SeveralRun;
 
 /// Plans and starts a statement once more, since others have changed or locked what it was to change: with the error
@@ -21,6 +22,8 @@ pub(crate) enum Restarted {
     Writes(QueryStream, Option<Arc<Returned>>),
     /// It reads anew.
     Reads(QueryStream, KeptRows),
+    /// It runs anew, to be measured.
+    Analyzes(QueryStream, Explained),
     /// It is several, and runs anew.
     Several(Box<SeveralRun>),
     /// It is done.

@@ -72,7 +72,7 @@ pub struct QueryResult {
 ///
 /// ```text
 ///   Query -----------------------------------------> its end; refused memory before its first row: Query again
-///   Analyze ---------------------------------------> Ready, with the plan and what was measured
+///   Analyze ---------------------------------------> Ready, with the plan and what was measured; or Waiting, and anew
 ///   Elsewhere -------------------------------------> Ready
 ///   Write, Held ---------------+-------------------> Ready
 ///   Several ---> Committing ---+

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::Isolation;
 use diligence_catalog::locks::{GivenUp, LockWait, MUST_WAIT};
 use diligence_engine::{QueryOptions, SharingMode, SharingOffer};
@@ -33,6 +33,11 @@ pub enum Short {
 /// Whether a statement that failed so may be started anew, most likely: others have or had what it wants.
 pub(super) fn is_in_the_way(error: &Error) -> bool {
     matches!(error.code(), Some("40001" | MUST_WAIT))
+}
+
+/// The same of a statement that calls procedures, which raise errors with any code.
+pub(super) fn is_of_others(error: &Error) -> bool {
+    is_in_the_way(error) && error.kind() == ErrorKind::Input
 }
 
 /// How often a statement is started anew since others have changed what it was to change.
@@ -72,16 +77,18 @@ impl Session {
         let text = planned.text;
         self.in_runtime(|| match (planned.planned, planned.source) {
             (Planned::Other(statement), source) if matches!(*statement, Statement::Several(_)) => match *statement {
-                Statement::Several(several) if several.is_calling() => Ok(self.start_calling_several(several, &text)),
+                Statement::Several(several) if several.is_calling() => {
+                    Ok(self.start_calling_several(several, source, &text))
+                }
                 Statement::Several(several) => self.start_several(several, source, &text),
                 _ => Err(Error::bug("a statement is another one")),
             },
-            (Planned::Query(query, _), _) if query.is_calling => Ok(self.start_calling(query, options)),
-            (Planned::Other(statement), _)
+            (Planned::Query(query, _), source) if query.is_calling => Ok(self.start_calling(query, source, options)),
+            (Planned::Other(statement), source)
                 if matches!(statement.as_ref(), Statement::Write(write) if write.query.is_calling) =>
             {
                 match *statement {
-                    Statement::Write(write) => Ok(self.start_calling_write(write, options)),
+                    Statement::Write(write) => Ok(self.start_calling_write(write, source, options)),
                     _ => Err(Error::bug("a statement is another one")),
                 }
             }
@@ -179,6 +186,10 @@ impl Session {
                     let stream = self.run_query(&write.query, options)?;
                     Ok(Restarted::Writes(stream, write.returning.map(|(_, returned)| returned)))
                 }
+                Statement::Explain { query, analyze: true, json, .. } => {
+                    let plan = Explained::of(&query, json);
+                    Ok(Restarted::Analyzes(self.run_query(&query, options)?, plan))
+                }
                 Statement::Command(command) => {
                     command.apply(self.planner().catalogs()).map(|_| Restarted::Done(DoneAtOnce::default()))
                 }
@@ -248,10 +259,14 @@ impl Session {
             self.put_off().refuse_waiting(&tables, what)?;
         }
         if matches!(&command, Command::Truncate { triggers, .. } if !triggers.is_empty()) {
-            return Ok(self.start_calling_truncate(command));
+            return Ok(self.start_calling_truncate(command, source));
         }
         if matches!(&command, Command::SetConstraints { is_deferred: false, .. }) && !self.put_off().is_done() {
             return Ok(self.start_calling_constraints(command));
+        }
+        if let (Command::Alter { is_concurrent: true, .. }, Some(source)) = (&command, &source) {
+            let source = source.clone();
+            return Ok(self.start_concurrently(command, source));
         }
         let error = match command.apply(catalogs) {
             Ok(tag) => return Ok(QueryResult::done(tag)),
@@ -289,16 +304,11 @@ impl Session {
         let engine = self.database().engine();
         Ok(match statement {
             Statement::Query(query) => self.start_query(&Arc::new(query), source, options)?,
-            Statement::Explain { query, analyze: true, json, .. } => {
-                let plan = match json {
-                    true => Explained::Json(query.clone()),
-                    false => Explained::Text(query.plan.shown(&query.tables).to_string()),
-                };
-                match query.is_calling {
-                    true => self.start_calling_analyze(query, options, plan),
-                    false => QueryResult::analyze(self.run_query(&query, options)?, plan),
-                }
+            Statement::Explain { query, analyze: true, json, .. } if !query.is_calling => {
+                let plan = Explained::of(&query, json);
+                QueryResult::analyze(self.run_query(&query, options)?, plan)
             }
+            Statement::Explain { analyze: true, .. } => self.start_calling_analyze(statement, source, options),
             Statement::Explain { query, json: true, .. } => {
                 let options = QueryOptions { tables: query.tables.clone(), ..options };
                 QueryResult::lines(&plan_json::planned(&query, &engine.explain_sharing(&query.plan, &options)?))?

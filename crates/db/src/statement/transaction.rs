@@ -3,13 +3,17 @@
 //! Servers that answer BEGIN themselves call the methods; a session's own statements do the same.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
+use diligence_catalog::locks::MUST_WAIT;
+use diligence_catalog::transaction::TransactionMark;
 use diligence_engine::stages::caller;
 use diligence_sql::{DeferredTrigger, TransactionStep};
 
+use super::pull::Pull;
 use crate::put_off::PutOff;
 use crate::remembered::SessionMark;
 use crate::sender::Sender;
@@ -26,7 +30,7 @@ impl Session {
     /// wait for a disk. Fails with code 40001 if its changes do not go together with what others have committed
     /// meanwhile, with kind `File` if they cannot be kept, and as the triggers do; then nothing of them is there.
     pub fn commit(&self) -> Result<()> {
-        if let Err(error) = self.run_put_off(|_| true) {
+        if let Err(error) = self.run_put_off(|_| true).and_then(|()| self.wait_for_deferred()) {
             self.roll_back();
             return Err(error);
         }
@@ -43,12 +47,30 @@ impl Session {
     /// Whether what a statement changes now waits for no disk, and so does [`commit`](Self::commit) if `ends` says that
     /// this is meant.
     pub fn commits_at_once(&self, ends: bool) -> bool {
-        (!ends || self.put_off().is_done()) && self.planner().catalogs().commits_at_once(ends)
+        (!ends || !self.has_put_off()) && self.planner().catalogs().commits_at_once(ends)
     }
 
-    /// Whether [`commit`](Self::commit) runs triggers first.
+    /// Waits for other transactions that take rows away which have unique keys that were deferred. Fails with code
+    /// 55P03 if it may not wait as long, and 40P01 if such a transaction waits for this one.
+    fn wait_for_deferred(&self) -> Result<()> {
+        loop {
+            let error = match self.planner().catalogs().wait_for_deferred() {
+                Err(error) if error.code() == Some(MUST_WAIT) => error,
+                // What they have done is looked at when the changes come.
+                Err(error) if error.code() == Some("40001") => return Ok(()),
+                done => return done,
+            };
+            if let Some(mut wait) = self.may_go_on(Some(error), &mut 0)?
+                && let Poll::Ready(waited) = Pull::Blocking.wait(&mut wait)
+            {
+                waited?;
+            }
+        }
+    }
+
+    /// Whether [`commit`](Self::commit) runs triggers first, or may wait for other transactions.
     pub fn has_put_off(&self) -> bool {
-        !self.put_off().is_done()
+        !self.put_off().is_done() || self.planner().catalogs().defers_keys()
     }
 
     /// Runs triggers that were put off, and those that come meanwhile, one after the other. Fails as they do.
@@ -90,10 +112,18 @@ impl Session {
 
     /// What the transaction has changed up to now; `None` outside of one.
     pub fn transaction_mark(&self) -> Option<SessionMark> {
-        let names = self.planner().catalogs().savepoint()?;
+        self.planner().catalogs().savepoint().map(|names| self.mark(names))
+    }
+
+    /// The same at the begin of a statement, which keeps its locks when it is taken back to be done anew.
+    pub(super) fn statement_mark(&self) -> Option<SessionMark> {
+        self.planner().catalogs().mark().map(|names| self.mark(names))
+    }
+
+    fn mark(&self, names: TransactionMark) -> SessionMark {
         let said = self.said().count();
         let put_off = self.put_off().mark();
-        Some(self.remembered().mark(names, said, put_off))
+        self.remembered().mark(names, said, put_off)
     }
 
     /// Takes back what the transaction has changed since, and gives back what it has locked.

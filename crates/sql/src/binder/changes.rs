@@ -358,6 +358,8 @@ pub(crate) fn bind_delete(
         let level = Level::new(None, withs, names, Clause::Where);
         let relation = binder.selected(relation, selection, &level)?;
         let Level { names, .. } = level;
+        let old = names.sources[0].columns.clone();
+        let (relation, names) = binder.with_old_and_new(relation, names, (Some(old), None), changed)?;
         binder.returned(relation, names, front, changed, withs)
     })
 }
@@ -395,7 +397,7 @@ pub(crate) fn bind_merge(
 }
 
 /// The name of the table that changes.
-fn changed_name() -> ObjectName {
+pub(super) fn changed_name() -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', CHANGED)])
 }
 
@@ -454,7 +456,7 @@ fn xmax_of(front: &[Column]) -> Option<Scalar> {
     }
 }
 
-fn alias_of(changed: &Changed<'_>) -> String {
+pub(super) fn alias_of(changed: &Changed<'_>) -> String {
     super::normalized(changed.alias)
 }
 
@@ -698,9 +700,10 @@ impl Binder<'_> {
         changed: &Changed<'_>,
         withs: &Withs<'_>,
     ) -> Result<Made> {
-        let xmax = xmax_of(&front);
+        let (xmax, is_of_steps) = (xmax_of(&front), front.len() == 2);
         let (relation, columns) = self.with_generated(relation, columns, changed, withs)?;
         let (relation, outputs) = self.with_checks(relation, front, &columns, changed, withs)?;
+        let (old, new) = (names.sources.first().map(|source| source.columns.clone()), columns.clone());
         match names.sources.is_empty() {
             true => {
                 names = self.own_names(columns, changed);
@@ -708,18 +711,11 @@ impl Binder<'_> {
             }
             false => names.replace_columns(0, columns),
         }
+        let (relation, names) = match is_of_steps {
+            true => (relation, self.without_old_and_new(names, changed)?),
+            false => self.with_old_and_new(relation, names, (old, Some(new)), changed)?,
+        };
         self.returned(relation, names, outputs, changed, withs)
-    }
-
-    /// The names that RETURNING has of a table's rows.
-    fn own_names(&self, columns: Vec<Column>, changed: &Changed<'_>) -> Namespace {
-        let withheld = self.context.withheld(&changed_name());
-        let withheld = Withheld::of(withheld, &columns);
-        let mut names = Namespace::of(Source::new(Some(alias_of(changed)), columns));
-        names.sources[0].qualifiers.clone_from(&changed.qualifiers);
-        names.sources[0].relation.clone_from(&changed.relation);
-        names.sources[0].withheld = withheld;
-        names
     }
 
     /// New rows with what their conditions say, and the columns of both; `front` is before them.

@@ -75,6 +75,7 @@ mod patterns;
 mod predicates;
 mod program_calls;
 mod recursion;
+mod returning_names;
 mod routines;
 mod row_functions;
 mod samples;

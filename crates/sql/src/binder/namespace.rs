@@ -193,6 +193,12 @@ impl Namespace {
         Self::of(source)
     }
 
+    /// A source whose columns are found with its name in front of them, and which `*` does not show.
+    pub(super) fn add_unshown(&mut self, mut source: Source) {
+        source.hidden = (0..source.columns.len()).collect();
+        self.sources.push(source);
+    }
+
     /// The name that USING gives to the columns that it merges: they are found by it, and shown as they were.
     pub(super) fn of_merged(name: String, columns: Vec<Column>) -> Self {
         let hidden = (0..columns.len()).collect();

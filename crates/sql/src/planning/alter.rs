@@ -287,7 +287,8 @@ impl Around<'_> {
         let alteration = altered.alteration();
         let memory = self.planner.options.tables.clone();
         let (table, built_on) = (object.reference(), object.version);
-        let command = Command::Alter { table, built_on, alteration: Box::new(alteration), memory, tag };
+        let (alteration, is_concurrent) = (Box::new(alteration), false);
+        let command = Command::Alter { table, built_on, alteration, memory, is_concurrent, tag };
         let command = match before.is_empty() && also.is_empty() {
             true => command,
             false => Command::All { commands: before.into_iter().chain([command]).chain(also).collect(), tag },
@@ -450,7 +451,11 @@ impl Around<'_> {
             }
         }
         put_form(&mut altered.declaration, form, called.as_deref())?;
-        self.altered(object, altered, TAG)
+        let mut bound = self.altered(object, altered, TAG)?;
+        if let BoundStatement::Other(Statement::Command(Command::Alter { is_concurrent, .. })) = &mut bound {
+            *is_concurrent = create.concurrently;
+        }
+        Ok(bound)
     }
 
     /// COMMENT ON TABLE and COMMENT ON COLUMN.

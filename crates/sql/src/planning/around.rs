@@ -63,6 +63,8 @@ pub(super) struct Around<'a> {
     pub(super) tables: RefCell<HashMap<RelationName, Arc<dyn Table>>>,
     /// The snapshots in which it reads servers.
     pub(super) moments: RefCell<Moments>,
+    /// A function that counts as gone.
+    pub(super) without_routine: RefCell<Option<RelationName>>,
     /// The views met.
     views: RefCell<HashSet<RelationName>>,
     /// The table that the statement changes, with the numbers of its rows.
@@ -117,6 +119,7 @@ impl<'a> Around<'a> {
             written: RefCell::default(),
             tables: RefCell::default(),
             moments: RefCell::default(),
+            without_routine: RefCell::default(),
             views: RefCell::default(),
             changed: RefCell::default(),
             is_locking: Cell::new(false),

@@ -89,8 +89,8 @@ impl Around<'_> {
                         "a view with UNION ALL shows several tables as one; LIKE copies the columns of another"
                     }
                     "PARTITION BY" => {
-                        "WITH (DISTRIBUTED BY RANGE (column)) divides a table's rows; a large table is read by parts \
-                         without that, too"
+                        "a table has its fragments in itself: write DISTRIBUTED BY RANGE (column) VALUES (10, 20), HASH \
+                         (column) or ROUND ROBIN, with FRAGMENTS and their number; conditions on the column skip fragments"
                     }
                     _ => "leave it out",
                 };

@@ -20,7 +20,7 @@ use super::definitions::lower;
 use super::names::Names;
 use crate::binder::{self, Bound, Context};
 use crate::statement::Command;
-use crate::walking::walk_mut;
+use crate::walking::{walk, walk_mut};
 
 /// What PostgreSQL says to do where something stands on what is to go.
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
@@ -29,21 +29,56 @@ impl Around<'_> {
     /// The views that are to go with these relations: all that stand on one of them. Fails with code 2BP01 if there are
     /// any, and `cascades` does not say that they go.
     pub(super) fn dependent_views(&self, names: &[RelationName], cascades: bool) -> Result<Vec<RelationName>> {
-        let mut also = Vec::new();
-        for object in self.views() {
-            if names.contains(&object.name) {
-                continue;
-            }
-            let Some(name) = self.named_by(&object, names) else { continue };
-            if !cascades {
-                let what = self.kind_of(&name);
-                let message = format!("cannot drop {what} {} because other objects depend on it", name.name);
-                let detail = format!("{} {} depends on {what} {}", kind(&object), object.name.name, name.name);
-                return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(HINT));
-            }
-            also.push(object.name.clone());
+        let standing = self.standing_on(names);
+        if cascades || standing.is_empty() {
+            return Ok(standing.iter().map(|view| view.name.clone()).collect());
         }
-        Ok(also)
+        let message = match names {
+            [name] => format!("cannot drop {} {} because other objects depend on it", self.kind_of(name), name.name),
+            _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+        };
+        let detail = self.dependents(names, &standing).join("\n");
+        Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(HINT))
+    }
+
+    /// The views that stand on one of these relations, directly or on others that do.
+    fn standing_on(&self, names: &[RelationName]) -> Vec<Arc<Object>> {
+        let mut views = self.views();
+        views.retain(|view| !names.contains(&view.name) && self.named_by(view, names).is_some());
+        views
+    }
+
+    /// What stands on these relations besides what they are themselves, as PostgreSQL tells it: each view that stands
+    /// on one of them or on another view that does, and the constraints of other tables.
+    fn dependents(&self, names: &[RelationName], views: &[Arc<Object>]) -> Vec<String> {
+        let catalog = &self.at.snapshot.catalog;
+        let known = names.iter().chain(views.iter().map(|view| &view.name)).collect::<Vec<_>>();
+        let mut told = Vec::new();
+        for view in views {
+            let named = query_of(view).map(|query| names_in(&query)).unwrap_or_default();
+            let mut said = known.iter().filter(|name| ***name != view.name && named.contains(&name.name));
+            let on = said.find(|name| self.named_by(view, std::slice::from_ref(**name)).is_some());
+            let Some(on) = on.map(|name| RelationName::clone(name)).or_else(|| self.named_by(view, names)) else {
+                continue;
+            };
+            let what = self.kind_of(&on);
+            told.push((view.id, format!("{} {} depends on {what} {}", kind(view), view.name.name, on.name)));
+        }
+        for object in names.iter().filter_map(|name| catalog.get(name)) {
+            let constraints = catalog.referring(object.id).filter(|(other, _)| !names.contains(&other.name));
+            told.extend(constraints.map(|(other, reference)| {
+                let (constraint, other_name, name) = (&reference.name, &other.name.name, &object.name.name);
+                (other.id, format!("constraint {constraint} on table {other_name} depends on table {name}"))
+            }));
+        }
+        // In the order in which they were made.
+        told.sort_by_key(|(id, _)| *id);
+        told.into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// The same of views that stand on these.
+    pub(super) fn dependents_above(&self, views: &[RelationName]) -> Vec<String> {
+        self.dependents(views, &self.standing_on(views))
     }
 
     /// What becomes of the views that stand on a table which is altered: those that name it by a name that it or one of
@@ -157,6 +192,7 @@ impl Around<'_> {
                     built_on: view.version,
                     alteration: Box::new(alteration),
                     memory: self.planner.options.tables.clone(),
+                    is_concurrent: false,
                     tag: "ALTER TABLE",
                 })
             }
@@ -230,6 +266,30 @@ impl Around<'_> {
             (Ok(bound), Relation::Native(table)) => bound.columns.len() >= table.schema().fields().len(),
             _ => false,
         })
+    }
+
+    /// Whether a view calls this one of several functions of a name: without it, its query means something else or
+    /// nothing.
+    pub(super) fn calls_routine(&self, view: &Object, routine: &RelationName) -> bool {
+        let Ok(query) = query_of(view) else { return false };
+        let meaning = |without: Option<&RelationName>| {
+            let names = Names::new(self.at);
+            let around = Around::new(self.planner, self.at, &names, vec![]);
+            *around.without_routine.borrow_mut() = without.cloned();
+            around.enter_view(&view.name.schema, &view.name.name);
+            let bound = binder::bind_query(&query, &around);
+            around.leave_view();
+            bound.ok().map(|bound| format!("{:?}", bound.relation))
+        };
+        let (now, again, without) = (meaning(None), meaning(None), meaning(Some(routine)));
+        if now == again {
+            return now.is_some() && now != without;
+        }
+        // Procedures have a number in each query.
+        let unnumbered =
+            |text: Option<String>| text.map(|text| text.replace(|letter: char| letter.is_ascii_digit(), ""));
+        let now = unnumbered(now);
+        now == unnumbered(again) && now != unnumbered(without)
     }
 
     /// Binds a view's query.
@@ -339,6 +399,22 @@ impl VisitorMut for Following<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The last parts of all names of relations in a query.
+fn names_in(query: &ast::Query) -> Vec<String> {
+    struct MetNames(Vec<String>);
+    impl ast::Visitor for MetNames {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
+            self.0.extend(name.0.last().and_then(|part| part.as_ident()).map(lower));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut named = MetNames(vec![]);
+    let _ = walk(query, &mut named);
+    named.0
 }
 
 /// What a view selects.

@@ -433,7 +433,12 @@ pub(super) fn copied(source: Option<&ast::Query>) -> Option<&ast::Select> {
 impl Around<'_> {
     /// The rows of a COPY from files: each column as the table wants it. Remembers the columns for the function that
     /// reads them.
-    pub(super) fn copied_rows(&self, source: &ast::Query, columns: &[(String, SqlType)]) -> Result<ast::Query> {
+    pub(super) fn copied_rows(
+        &self,
+        source: &ast::Query,
+        columns: &[(String, SqlType)],
+        table: &str,
+    ) -> Result<ast::Query> {
         let Some(select) = copied(Some(source)) else { return Err(Error::bug("not a COPY from files")) };
         // What a domain demands is looked at where the values are stored.
         let columns = columns.iter().map(|(name, told)| (name, of_any_length(told.base()))).collect::<Vec<_>>();
@@ -441,12 +446,28 @@ impl Around<'_> {
         *self.copied.borrow_mut() = Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
         let casts = columns.iter().map(|(name, told)| match is_plain(told) || is_of_texts(told) {
             true => quoted(name),
-            false => format!("CAST({} AS {}{})", quoted(name), told.innermost(), "[]".repeat(binder::dimensions(told))),
+            false => {
+                let (name, dimensions) = (quoted(name), "[]".repeat(binder::dimensions(told)));
+                format!("CAST({name} AS {}{dimensions}) AS {name}", told.innermost())
+            }
         });
         let mut query = crate::parse::query(&format!("SELECT {} FROM t", casts.collect::<Vec<_>>().join(", ")))?;
         if let ast::SetExpr::Select(rows) = query.body.as_mut() {
             rows.from = select.from.clone();
         }
-        Ok(query)
+        let Some(condition) = &select.selection else { return Ok(query) };
+        // It is about the values as the table gets them.
+        let names = columns.iter().map(|(name, _)| quoted(name)).collect::<Vec<_>>().join(", ");
+        let mut chosen =
+            crate::parse::query(&format!("SELECT {names} FROM (SELECT 1) AS {} WHERE true", quoted(table)))?;
+        if let ast::SetExpr::Select(rows) = chosen.body.as_mut() {
+            rows.selection = Some(condition.clone());
+            if let Some(ast::TableFactor::Derived { subquery, .. }) =
+                rows.from.first_mut().map(|from| &mut from.relation)
+            {
+                *subquery = Box::new(query);
+            }
+        }
+        Ok(chosen)
     }
 }

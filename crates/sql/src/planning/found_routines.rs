@@ -47,6 +47,9 @@ impl Around<'_> {
         for schema in schemas {
             for object in self.at.snapshot.catalog.routines(&schema, name) {
                 let Relation::Routine(routine) = &object.relation else { continue };
+                if self.without_routine.borrow().as_ref() == Some(&object.name) {
+                    continue;
+                }
                 if self.behind().is_none() && !self.at.snapshot.rights.may_use(&object.name) {
                     self.at.snapshot.rights.check(&object.name, Privilege::Execute)?;
                 }

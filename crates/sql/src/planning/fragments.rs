@@ -55,9 +55,15 @@ impl Around<'_> {
                 Strategy::Uniform { column, fragments: count_of(first)?, bounds: None }
             }
             RANGE => {
-                let column = one_of(columns_of(std::slice::from_ref(first), declaration)?)?;
+                let (column, others) = others.split_first().ok_or_else(wrong)?;
+                let column = one_of(columns_of(std::slice::from_ref(column), declaration)?)?;
                 if others.len() + 1 > usize::from(FRAGMENTS_MAX) {
                     return Err(out_of_range(&(others.len() + 1).to_string()));
+                }
+                if !is_null(first) && usize::from(count_of(first)?) != others.len() + 1 {
+                    let message = format!("{} bounds make {} fragments", others.len(), others.len() + 1);
+                    let error = Error::input(message).with_code("22023");
+                    return Err(error.with_hint("leave FRAGMENTS out, or write as many bounds less one"));
                 }
                 let field = declaration.fields.iter().find(|field| *field.name() == column);
                 let field = field.ok_or_else(|| Error::bug("a column is not there"))?;
@@ -129,14 +135,18 @@ fn not_by(column: &str) -> Error {
 fn wrong() -> Error {
     let error = Error::input("a table is distributed by columns").with_code("42601");
     error.with_hint(
-        "write DISTRIBUTED BY ROUND ROBIN, HASH (a), RANGE (a) VALUES (10, 20) or RANGE (a) UNIFORM, each but the \
-         ranges of VALUES with FRAGMENTS and their number, if you like",
+        "write DISTRIBUTED BY ROUND ROBIN, HASH (a), RANGE (a) VALUES (10, 20) or RANGE (a) UNIFORM, each with \
+         FRAGMENTS and their number, if you like",
     )
 }
 
 fn out_of_range(number: &str) -> Error {
     let error = Error::input(format!("a table has 1 to {FRAGMENTS_MAX} fragments, not {number}")).with_code("22023");
     error.with_hint(format!("write FRAGMENTS and a number from 1 to {FRAGMENTS_MAX}"))
+}
+
+fn is_null(argument: &Expr) -> bool {
+    matches!(argument, Expr::Value(value) if value.value == ast::Value::Null)
 }
 
 fn count_of(argument: &Expr) -> Result<u16> {

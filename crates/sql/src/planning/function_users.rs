@@ -40,25 +40,31 @@ impl Called<'_> {
 
 impl Around<'_> {
     /// The views that go with a function. Fails with 2BP01 if there are any, or a table calls it, and it does not
-    /// `cascade`. Of several functions of a name it is not told which one is called.
+    /// `cascade`. Of several functions of a name, only views tell which one they call.
     pub(super) fn callers_of(&self, function: &RelationName, cascade: bool) -> Result<Vec<RelationName>> {
         let shown = function.routine().unwrap_or(&function.name);
-        let Some(called) = self.only_of_its_name(function) else { return Ok(vec![]) };
+        let name = shown.split('(').next().unwrap_or(shown);
+        let (is_only, called) = (self.only_of_its_name(function).is_some(), Called { schema: &function.schema, name });
+        let is_it = |view: &Object| is_only || self.calls_routine(view, function);
         let catalog = &self.at.snapshot.catalog;
         let (mut views, mut users) = (Vec::new(), Vec::new());
         for object in catalog.all_objects() {
-            if !cascade {
+            if !cascade && is_only {
                 let asking = object.relation.triggers().iter();
                 let asking = asking.filter(|trigger| asks(trigger, &[called], &object.name.schema));
                 let kind = object.relation.kind();
                 users.extend(asking.map(|trigger| format!("trigger {} on {kind} {}", trigger.name, object.name)));
             }
             match &object.relation {
-                Relation::Domain(domain) if !cascade => users.extend(domain_parts(domain, &[called], &object.name)),
+                Relation::Domain(domain) if !cascade && is_only => {
+                    users.extend(domain_parts(domain, &[called], &object.name))
+                }
                 Relation::View(view) => {
                     let query = view.query()?;
                     let within = object.name.schema.as_str();
-                    if calls(query.as_ref(), called, within) || selects_from(query.as_ref(), called, within) {
+                    let is_named =
+                        calls(query.as_ref(), called, within) || selects_from(query.as_ref(), called, within);
+                    if is_named && is_it(object) {
                         users.push(format!("view {}", object.name));
                         views.push(object.name.clone());
                     }
@@ -66,12 +72,13 @@ impl Around<'_> {
                 Relation::Native(table) => {
                     if let Some(view) = &table.rules().materialized {
                         let (query, within) = (parse::query(&view.query)?, object.name.schema.as_str());
-                        if calls(&query, called, within) || selects_from(&query, called, within) {
+                        let is_named = calls(&query, called, within) || selects_from(&query, called, within);
+                        if is_named && is_it(object) {
                             users.push(format!("materialized view {}", object.name));
                             views.push(object.name.clone());
                         }
                     }
-                    if !cascade {
+                    if !cascade && is_only {
                         users.extend(callers_in(table, called, &object.name));
                     }
                 }
@@ -81,7 +88,7 @@ impl Around<'_> {
         if !cascade && !users.is_empty() {
             let message = format!("cannot drop function {shown} because other objects depend on it");
             let depends = users.iter().map(|user| format!("{user} depends on function {shown}"));
-            let detail = depends.collect::<Vec<_>>().join("\n");
+            let detail = depends.chain(self.dependents_above(&views)).collect::<Vec<_>>().join("\n");
             return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(HINT));
         }
         let more = self.dependent_views(&views, true)?;

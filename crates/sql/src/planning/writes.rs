@@ -122,7 +122,7 @@ impl Around<'_> {
         let mut insert = insert.clone();
         insert.columns = columns.iter().map(|(name, _)| ObjectName::from(vec![Ident::with_quote('"', name)])).collect();
         let source = insert.source.as_deref().ok_or_else(|| Error::bug("a COPY without a source"))?;
-        insert.source = Some(Box::new(self.copied_rows(source, &columns)?));
+        insert.source = Some(Box::new(self.copied_rows(source, &columns, &name.name)?));
         // What a file has is taken for columns that count as well.
         if matches!(object.relation, Relation::Native(_)) {
             insert.partitioned = Some(vec![ast::Expr::Identifier(Ident::new(OVERRIDING))]);

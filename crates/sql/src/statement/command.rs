@@ -99,6 +99,8 @@ pub enum Command {
         alteration: Box<TableAlteration>,
         /// What new indexes are counted in.
         memory: QueryMemory,
+        /// Whether others go on changing the table while its indexes are made.
+        is_concurrent: bool,
         /// The statement's tag.
         tag: &'static str,
     },

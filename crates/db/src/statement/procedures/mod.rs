@@ -23,12 +23,13 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
+use diligence_catalog::locks::LockWait;
 use diligence_engine::QueryOptions;
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
 use diligence_engine::stages::{Caller, caller, outside};
 use diligence_sql::procedural::{Gives, Procedure};
 use diligence_sql::{
-    Called, Command, DeferredTrigger, Part, Query, QueryRunner, Several, Statement, TriggerRunner, Write,
+    Called, Command, DeferredTrigger, Part, Planned, Query, QueryRunner, Several, Statement, TriggerRunner, Write,
 };
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::MutexGuard;
@@ -37,9 +38,12 @@ use self::run::Run;
 use super::cancelling::CancelToken;
 use super::done::count_of;
 use super::explained::Explained;
+use super::pull::Pull;
 use super::ready::ReadyRows;
 use super::result::QueryResult;
+use super::start::{RETRIES_MAX, is_of_others};
 use super::transaction::in_transaction;
+use crate::plans::Source;
 use crate::sender::Sender;
 use crate::session::{Parts, Session};
 
@@ -129,7 +133,62 @@ fn turn<'s>(session: &'s Session, token: &CancelToken) -> Result<MutexGuard<'s, 
     }
 }
 
+fn statement_of(planned: Planned) -> Option<Statement> {
+    match planned {
+        Planned::Other(statement) => Some(*statement),
+        Planned::Query(..) => None,
+    }
+}
+
+fn another_kind() -> Error {
+    Error::bug("a statement is planned anew as another one")
+}
+
+/// Waits until it is the session's turn to have a lock. Fails with code 55P03 if its time was over, and with kind
+/// `Cancelled`.
+pub(super) fn wait_for(mut wait: LockWait, token: &CancelToken) -> Result<()> {
+    token.is_now(None, Some(wait.ender()))?;
+    let waited = match Pull::Blocking.wait(&mut wait) {
+        Poll::Ready(waited) => waited,
+        Poll::Pending => Err(Error::bug("a blocking wait did not wait")),
+    };
+    drop(wait);
+    waited.and_then(|()| token.is_now(None, None))
+}
+
 impl Session {
+    /// The same for a statement that others may be in the way of: what it has done is taken back then, it waits, and is
+    /// planned and done anew. It keeps its locks meanwhile.
+    fn start_in_turns(
+        &self,
+        tag: &'static str,
+        schema: Option<SchemaRef>,
+        (planned, source): (Planned, Option<Source>),
+        run: impl Fn(&Self, Planned, &Sender) -> Result<ReadyRows> + Send + 'static,
+    ) -> QueryResult {
+        self.start_with_token(tag, schema, move |session, sender, token| {
+            in_transaction(session, Isolation::ReadCommitted, true, || {
+                let (mut planned, mut left) = (planned, RETRIES_MAX);
+                loop {
+                    let begun = session.statement_mark();
+                    let error = match run(session, planned, sender) {
+                        Err(error) if is_of_others(&error) => error,
+                        done => return done,
+                    };
+                    let Some(source) = &source else { return Err(error) };
+                    if let Some(begun) = begun {
+                        session.back_to(&begun);
+                    }
+                    if let Some(wait) = session.may_go_on(Some(error), &mut left)? {
+                        wait_for(wait, token)?;
+                    }
+                    token.check()?;
+                    planned = source.planned(session.planner(), &session.snapshot())?;
+                }
+            })
+        })
+    }
+
     /// Does something in the session's transaction, or in one of its own, on a thread of its own: procedures that it
     /// calls print for the client that waits, and end when none does. Statements that the session runs at the same time
     /// do it one after the other, as transactions are the session's; what a procedure runs is a part of its caller.
@@ -139,22 +198,43 @@ impl Session {
         schema: Option<SchemaRef>,
         work: impl FnOnce(&Self, &Sender) -> Result<ReadyRows> + Send + 'static,
     ) -> QueryResult {
+        self.start_with_token(tag, schema, move |session, sender, _| work(session, sender))
+    }
+
+    /// The same with what cancels it.
+    pub(super) fn start_with_token(
+        &self,
+        tag: &'static str,
+        schema: Option<SchemaRef>,
+        work: impl FnOnce(&Self, &Sender, &CancelToken) -> Result<ReadyRows> + Send + 'static,
+    ) -> QueryResult {
         let (session, printed) = (self.clone(), Printed::default());
         let (said, is_called) = (printed.clone(), caller().is_some());
         let work = move |token: &CancelToken| {
             let _turn = if is_called { None } else { Some(turn(&session, token)?) };
             let sender = Arc::new(sender_of(token, said));
-            sender.sends(|| work(&session, &sender))
+            sender.sends(|| session.in_runtime(|| work(&session, &sender, token)))
         };
         QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work).printing(printed)
     }
 
     /// Runs a query that calls procedures; its rows are given when it has ended.
-    pub(super) fn start_calling(&self, query: Arc<Query>, options: QueryOptions) -> QueryResult {
-        self.start_on_thread("SELECT", Some(query.schema().clone()), move |session, sender| {
-            in_transaction(session, Isolation::ReadCommitted, true, || {
-                session.called(&query, options, sender).map(|(rows, _)| ReadyRows::kept(rows))
-            })
+    pub(super) fn start_calling(
+        &self,
+        query: Arc<Query>,
+        source: Option<Source>,
+        options: QueryOptions,
+    ) -> QueryResult {
+        let (schema, planned) = (query.schema().clone(), Planned::Query(query, None));
+        self.start_in_turns("SELECT", Some(schema), (planned, source), move |session, planned, sender| {
+            let query = match planned {
+                Planned::Query(query, _) => query,
+                Planned::Other(statement) => match *statement {
+                    Statement::Query(query) => Arc::new(query),
+                    _ => return Err(another_kind()),
+                },
+            };
+            session.called(&query, options.clone(), sender).map(|(rows, _)| ReadyRows::kept(rows))
         })
     }
 
@@ -188,42 +268,47 @@ impl Session {
     }
 
     /// The same for one that writes.
-    pub(super) fn start_calling_write(&self, write: Write, options: QueryOptions) -> QueryResult {
+    pub(super) fn start_calling_write(
+        &self,
+        write: Write,
+        source: Option<Source>,
+        options: QueryOptions,
+    ) -> QueryResult {
         let (tag, schema) = (write.tag, write.returning.as_ref().map(|(schema, _)| schema.clone()));
         let (is_returning, counted) = (schema.is_some(), Arc::<AtomicU64>::default());
         let counting = Arc::clone(&counted);
-        let result = self.start_on_thread(tag, schema, move |session, sender| {
-            in_transaction(session, Isolation::ReadCommitted, true, || {
-                let counts = session.calling(&write.query, options, sender)?;
-                AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
-                Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()).into())
-            })
+        let planned = Planned::Other(Box::new(Statement::Write(write)));
+        let result = self.start_in_turns(tag, schema, (planned, source), move |session, planned, sender| {
+            let Some(Statement::Write(write)) = statement_of(planned) else { return Err(another_kind()) };
+            let counts = session.calling(&write.query, options.clone(), sender)?;
+            AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
+            Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()).into())
         });
         result.writing(tag, is_returning, counted)
     }
 
     /// The same for one whose WITH writes: its parts run one after the other.
-    pub(super) fn start_calling_several(&self, several: Several, text: &str) -> QueryResult {
+    pub(super) fn start_calling_several(&self, several: Several, source: Option<Source>, text: &str) -> QueryResult {
         let (text, tag, schema) = (text.to_owned(), several.tag(), several.schema());
         let (is_returning, counted) = (schema.is_some(), Arc::<AtomicU64>::default());
         let counting = Arc::clone(&counted);
-        let result = self.start_on_thread(tag.unwrap_or("SELECT"), schema, move |session, sender| {
-            in_transaction(session, Isolation::ReadCommitted, true, || {
-                let run = |part: &Part| -> Result<Vec<RecordBatch>> {
-                    let catalogs = session.planner().catalogs();
-                    let (query, returned) = part.begin(catalogs.catalog(), catalogs.owner());
-                    let rows = session.calling(&query, session.query_options(&text), sender)?;
-                    if !part.is_writing() {
-                        return Ok(rows);
-                    }
-                    AtomicU64::store(&counting, rows.iter().map(count_of).sum(), Ordering::Release);
-                    Ok(returned.map_or_else(Vec::new, |returned| returned.take()))
-                };
-                for part in &several.before {
-                    part.gave(run(part)?)?;
+        let first = (Planned::Other(Box::new(Statement::Several(several))), source);
+        let result = self.start_in_turns(tag.unwrap_or("SELECT"), schema, first, move |session, planned, sender| {
+            let Some(Statement::Several(several)) = statement_of(planned) else { return Err(another_kind()) };
+            let run = |part: &Part| -> Result<Vec<RecordBatch>> {
+                let catalogs = session.planner().catalogs();
+                let (query, returned) = part.begin(catalogs.catalog(), catalogs.owner());
+                let rows = session.calling(&query, session.query_options(&text), sender)?;
+                if !part.is_writing() {
+                    return Ok(rows);
                 }
-                run(&several.last).map(Into::into)
-            })
+                AtomicU64::store(&counting, rows.iter().map(count_of).sum(), Ordering::Release);
+                Ok(returned.map_or_else(Vec::new, |returned| returned.take()))
+            };
+            for part in &several.before {
+                part.gave(run(part)?)?;
+            }
+            run(&several.last).map(Into::into)
         });
         match tag {
             Some(tag) => result.writing(tag, is_returning, counted),
@@ -232,25 +317,33 @@ impl Session {
     }
 
     /// The same for EXPLAIN ANALYZE.
-    pub(super) fn start_calling_analyze(&self, query: Query, options: QueryOptions, plan: Explained) -> QueryResult {
-        self.start_on_thread("EXPLAIN", Some(Statement::plan_schema()), move |session, sender| {
-            in_transaction(session, Isolation::ReadCommitted, true, || {
-                let (_, stream) = session.called(&query, options, sender)?;
-                Ok(vec![plan.ran(&stream)?].into())
-            })
+    pub(super) fn start_calling_analyze(
+        &self,
+        explain: Statement,
+        source: Option<Source>,
+        options: QueryOptions,
+    ) -> QueryResult {
+        let first = (Planned::Other(Box::new(explain)), source);
+        self.start_in_turns("EXPLAIN", Some(Statement::plan_schema()), first, move |session, planned, sender| {
+            let Some(Statement::Explain { query, json, .. }) = statement_of(planned) else {
+                return Err(another_kind());
+            };
+            let plan = Explained::of(&query, json);
+            let (_, stream) = session.called(&query, options.clone(), sender)?;
+            Ok(vec![plan.ran(&stream)?].into())
         })
     }
 
     /// The same for TRUNCATE.
-    pub(super) fn start_calling_truncate(&self, command: Command) -> QueryResult {
-        self.start_on_thread("TRUNCATE TABLE", None, move |session, _| {
-            in_transaction(session, Isolation::ReadCommitted, true, || {
-                let Command::Truncate { triggers, .. } = &command else { return Err(Error::bug("a TRUNCATE is none")) };
-                triggers.run_before()?;
-                command.apply(session.planner().catalogs())?;
-                triggers.run_behind()?;
-                Ok(ReadyRows::default())
-            })
+    pub(super) fn start_calling_truncate(&self, command: Command, source: Option<Source>) -> QueryResult {
+        let first = (Planned::Other(Box::new(Statement::Command(command))), source);
+        self.start_in_turns("TRUNCATE TABLE", None, first, move |session, planned, _| {
+            let Some(Statement::Command(command)) = statement_of(planned) else { return Err(another_kind()) };
+            let Command::Truncate { triggers, .. } = &command else { return Err(another_kind()) };
+            triggers.run_before()?;
+            command.apply(session.planner().catalogs())?;
+            triggers.run_behind()?;
+            Ok(ReadyRows::default())
         })
     }
 

@@ -182,6 +182,7 @@ impl QueryResult {
         let is_now = match restarted {
             Ok(Restarted::Writes(stream, returned)) => self.runs(&stream).map(|()| Body::Write(stream, returned)),
             Ok(Restarted::Reads(stream, kept)) => self.runs(&stream).map(|()| Body::Held(Held::new(stream, kept))),
+            Ok(Restarted::Analyzes(stream, plan)) => self.runs(&stream).map(|()| Body::Analyze(stream, plan)),
             Ok(Restarted::Several(run)) => self.runs(run.stream()).map(|()| Body::Several(run)),
             Ok(Restarted::Waits(wait)) => self.token.is_now(None, Some(wait.ender())).map(|()| Body::Waiting(wait)),
             Ok(Restarted::Done(DoneAtOnce { rows, count })) => {
@@ -260,7 +261,10 @@ impl QueryResult {
                 },
                 Body::Analyze(stream, _) => match ready!(pull.batch(stream)) {
                     Some(Ok(_)) => Ok(false),
-                    Some(Err(error)) => Err(error),
+                    Some(Err(error)) => match self.failed(error, !matches!(pull, Pull::Polled(_))) {
+                        Ok(()) => continue,
+                        Err(error) => Err(error),
+                    },
                     None => Ok(true),
                 },
             };

@@ -2,8 +2,8 @@
 //!
 //! * `DISTRIBUTED BY HASH (a, b) FRAGMENTS 4 CLUSTERED BY (c)`: `WITH ("distributed by" = "hash"(4, a, b), "clustered
 //!   by" = "columns"(c))`;
-//! * `… ROUND ROBIN`: `"round robin"(NULL)`; `… RANGE (a) VALUES (1, 2)`: `"range"(a, 1, 2)`; `… RANGE (a) UNIFORM`:
-//!   `"uniform range"(NULL, a)`;
+//! * `… ROUND ROBIN`: `"round robin"(NULL)`; `… RANGE (a) VALUES (1, 2)`: `"range"(NULL, a, 1, 2)`;
+//!   `… RANGE (a) UNIFORM`: `"uniform range"(NULL, a)`; a comma may stand before FRAGMENTS;
 //! * in ALTER TABLE, behind SET: the same without WITH.
 
 use sqlparser::keywords::Keyword;
@@ -19,7 +19,7 @@ pub(crate) const CLUSTERED: &str = "clustered by";
 pub(crate) const ROUND_ROBIN: &str = "round robin";
 /// HASH: a call with the number of fragments, or NULL, and the columns.
 pub(crate) const HASH: &str = "hash";
-/// RANGE … VALUES: a call with the column and the bounds.
+/// RANGE … VALUES: a call with the number of fragments, or NULL, the column and the bounds.
 pub(crate) const RANGE: &str = "range";
 /// RANGE … UNIFORM: a call with the number of fragments, or NULL, and the column.
 pub(crate) const UNIFORM: &str = "uniform range";
@@ -84,9 +84,12 @@ impl Text<'_> {
         if !self.is(at, "DISTRIBUTED") {
             return None;
         }
-        let counted = |end: usize| match (self.is(end, "FRAGMENTS"), self.token(end + 1)) {
-            (true, number @ Token::Number(..)) => (number.clone(), end + 2),
-            _ => (Token::make_keyword("NULL"), end),
+        let counted = |end: usize| {
+            let at = end + usize::from(*self.token(end) == Token::Comma);
+            match (self.is(at, "FRAGMENTS"), self.token(at + 1)) {
+                (true, number @ Token::Number(..)) => (number.clone(), at + 2),
+                _ => (Token::make_keyword("NULL"), end),
+            }
         };
         if self.is(at + 2, "ROUND") && self.is(at + 3, "ROBIN") {
             let (count, end) = counted(at + 4);
@@ -109,7 +112,9 @@ impl Text<'_> {
         }
         let values = closed(end + 2)
             .filter(|_| matches!(self.token(end + 1), Token::Word(word) if word.keyword == Keyword::VALUES))?;
-        let arguments = columns.into_iter().chain([Token::Comma]).chain(self.between(end + 2, values)).collect();
-        Some((option(DISTRIBUTED, RANGE, arguments), values + 1))
+        let (count, behind) = counted(values + 1);
+        let head = [count, Token::Comma].into_iter().chain(columns).chain([Token::Comma]);
+        let arguments = head.chain(self.between(end + 2, values)).collect();
+        Some((option(DISTRIBUTED, RANGE, arguments), behind))
     }
 }

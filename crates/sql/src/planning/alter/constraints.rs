@@ -73,6 +73,7 @@ impl Around<'_> {
                     built_on: other.version,
                     alteration: Box::new(TableAlteration { name: other.name.clone(), columns, places, rules }),
                     memory: self.planner.options.tables.clone(),
+                    is_concurrent: false,
                     tag: "ALTER TABLE",
                 });
                 let constraint = |name: &String| self.forgotten(Topic::Constraint(other.id, name.clone()));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
 use diligence_catalog::{
-    Catalog, FileRelation, Object, ObjectRef, Relation, RelationName, SessionCatalogs, TableAlteration, may_change,
-    no_schema,
+    Catalog, FileRelation, IndexesAhead, LockGuard, Object, ObjectRef, Relation, RelationName, SessionCatalogs,
+    TableAlteration, may_change, no_schema,
 };
 use diligence_memory::QueryMemory;
 
@@ -37,6 +37,33 @@ impl Command {
             None => self.apply_within(&catalogs.catalog(), catalogs)?,
         }
         Ok(self.tag())
+    }
+
+    /// Of a change that others go on beside (CREATE INDEX CONCURRENTLY), the indexes that it makes, of the rows that
+    /// are there now; `None` of any other. Fails as making them does.
+    pub fn indexes_ahead(&self, catalogs: &SessionCatalogs) -> Result<Option<IndexesAhead>> {
+        let Command::Alter { table, alteration, memory, is_concurrent: true, .. } = self else { return Ok(None) };
+        let memory = memory.reservation("a table in memory");
+        catalogs.catalog().indexes_ahead(table, alteration, &memory).map(Some)
+    }
+
+    /// As [`apply`](Self::apply), with indexes that were made before.
+    pub fn apply_ahead(&self, catalogs: &SessionCatalogs, ahead: &IndexesAhead) -> Result<&'static str> {
+        let Command::Alter { table, built_on, alteration, memory, is_concurrent: true, .. } = self else {
+            return self.apply(catalogs);
+        };
+        let (catalog, owner) = (catalogs.catalog(), catalogs.owner());
+        let _named = catalog.lock_names(owner, &self.taken_names())?;
+        let _locked = catalog.lock_definitions(owner, std::iter::once(table))?;
+        let memory = memory.reservation("a table in memory");
+        catalog.alter_with(table, *built_on, TableAlteration::clone(alteration), ahead, &memory)?;
+        Ok(self.tag())
+    }
+
+    /// Has nobody else change the table of a change that others go on beside. Fails as applying it does.
+    pub fn lock_altered(&self, catalogs: &SessionCatalogs) -> Result<Option<LockGuard>> {
+        let Command::Alter { table, is_concurrent: true, .. } = self else { return Ok(None) };
+        catalogs.catalog().lock_definitions(catalogs.owner(), std::iter::once(table)).map(Some)
     }
 
     /// What it makes is its maker's, or is not made.

@@ -262,6 +262,14 @@ impl NativeOperation {
         memory: Reservation,
         returned: impl Iterator<Item = RecordBatch>,
     ) -> Result<(u64, Vec<RecordBatch>)> {
+        let (catalog, owner) = (triggers.catalog(), self.writer.owner);
+        // What waits has run no trigger yet.
+        let update = if has_values { RowLock::NoKeyUpdate } else { RowLock::Update };
+        for (rows, mode) in [(&steps.updated, update), (&steps.removed, RowLock::Update)] {
+            catalog.lock_rows(owner, table, rows, mode)?;
+        }
+        let all = [steps.updated.as_slice(), &steps.removed].concat();
+        let since = catalog.own_followed(table, &all)?;
         triggers.before_statement()?;
         let returned = returned.zip(&steps.done);
         let returned = returned.map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));
@@ -269,6 +277,7 @@ impl NativeOperation {
         let mut prepared = Prepared::default();
         self.lock_met(&triggers.catalog(), table, &steps)?;
         prepared.add(triggers, table, steps, has_values, false)?;
+        triggers.catalog().stay_followed(since.as_ref())?;
         prepared.are_there(triggers, table)?;
         self.apply_prepared(triggers, table, prepared, memory, returned)
     }
