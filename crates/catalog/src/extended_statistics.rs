@@ -3,9 +3,11 @@
 use diligence_base::{Error, Result};
 use diligence_types::quoted_name;
 
+use crate::parts::{shielded, unshielded};
+
 /// Between the parts of a text, and between those of a part.
-const BETWEEN: char = '\u{11}';
-const WITHIN: char = '\u{12}';
+const BETWEEN: &str = "\u{11}";
+const WITHIN: &str = "\u{12}";
 
 /// The kinds that are there, by the letters of `pg_statistic_ext`.
 pub const STATISTICS_KINDS: [(char, &str); 3] = [('d', "ndistinct"), ('f', "dependencies"), ('m', "mcv")];
@@ -55,10 +57,10 @@ impl ExtendedStatistics {
     /// As a text, which a log keeps.
     pub fn encoded(&self) -> String {
         let target = self.target.map(|target| target.to_string()).unwrap_or_default();
-        let within = |parts: &[String]| parts.iter().map(|part| format!("{part}{WITHIN}")).collect::<String>();
-        let schema = self.schema.clone().unwrap_or_default();
+        let within = |parts: &[String]| parts.iter().map(|part| shielded(part) + WITHIN).collect::<String>();
+        let schema = self.schema.as_deref().map(shielded).unwrap_or_default();
         let (columns, expressions) = (within(&self.columns), within(&self.expressions));
-        [self.name.clone(), schema, self.kinds.clone(), columns, expressions, target].join(&BETWEEN.to_string())
+        [shielded(&self.name), schema, self.kinds.clone(), columns, expressions, target].join(BETWEEN)
     }
 
     /// What a text says. Fails with kind `File` if it says nothing of this kind.
@@ -67,10 +69,10 @@ impl ExtendedStatistics {
         let [name, schema, kinds, columns, expressions, target] = parts.as_slice() else {
             return Err(Error::file("statistics cannot be understood"));
         };
-        let within = |text: &str| text.split_terminator(WITHIN).map(str::to_owned).collect::<Vec<_>>();
+        let within = |text: &str| text.split_terminator(WITHIN).map(unshielded).collect::<Vec<_>>();
         Ok(Self {
-            name: (*name).to_owned(),
-            schema: (!schema.is_empty()).then(|| (*schema).to_owned()),
+            name: unshielded(name),
+            schema: (!schema.is_empty()).then(|| unshielded(schema)),
             kinds: (*kinds).to_owned(),
             columns: within(columns),
             expressions: within(expressions),
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_a_log_keeps_is_what_was_said() {
-        let mut said = statistics("dme", &["a", "b c"], &["(a, b)", "lower(a)"]);
+        let mut said = statistics("dme", &["a", "b\u{12}c"], &["(a, b)", "a || '\u{11}'"]);
         for schema in [None, Some("x".to_owned())] {
             for target in [None, Some(0), Some(100)] {
                 (said.schema, said.target) = (schema.clone(), target);

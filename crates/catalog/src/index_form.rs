@@ -3,6 +3,8 @@
 
 use diligence_base::{Error, Result};
 
+use crate::parts::{shielded, unshielded};
+
 /// The access method of an index that names none.
 pub const BTREE: &str = "btree";
 
@@ -63,15 +65,17 @@ impl IndexForm {
     /// As a text, which a log keeps.
     pub fn encoded(&self) -> String {
         let part = |part: &PartForm| {
-            let class = part.operator_class.as_deref().unwrap_or_default();
-            let operator = part.operator.as_ref().map(|operator| format!("{INSIDE}{operator}")).unwrap_or_default();
+            let class = part.operator_class.as_deref().map(shielded).unwrap_or_default();
+            let operator = part.operator.as_deref().map(|operator| format!("{INSIDE}{}", shielded(operator)));
+            let operator = operator.unwrap_or_default();
             format!("{}{INSIDE}{class}{operator}{WITHIN}", part.bits())
         };
-        let option = |(name, value): &(String, String)| format!("{name}{INSIDE}{value}{WITHIN}");
+        let option =
+            |(name, value): &(String, String)| format!("{}{INSIDE}{}{WITHIN}", shielded(name), shielded(value));
         let parts = [
             self.method.clone(),
             self.parts.iter().map(part).collect(),
-            self.included.iter().map(|name| format!("{name}{WITHIN}")).collect(),
+            self.included.iter().map(|name| format!("{}{WITHIN}", shielded(name))).collect(),
             self.options.iter().map(option).collect(),
         ];
         parts.join(&BETWEEN.to_string())
@@ -91,20 +95,20 @@ impl IndexForm {
             let (bits, class) = text.split_once(INSIDE).ok_or_else(broken)?;
             let bits = bits.parse::<u8>().map_err(|_| broken())?;
             let (class, operator) = match class.split_once(INSIDE) {
-                Some((class, operator)) => (class, Some(operator.to_owned())),
+                Some((class, operator)) => (class, Some(unshielded(operator))),
                 None => (class, None),
             };
-            let operator_class = (!class.is_empty()).then(|| class.to_owned());
+            let operator_class = (!class.is_empty()).then(|| unshielded(class));
             Ok(PartForm { operator_class, is_descending: bits & 1 != 0, nulls_first: bits & 2 != 0, operator })
         };
         let option = |text: &String| {
             let (name, value) = text.split_once(INSIDE).ok_or_else(broken)?;
-            Ok((name.to_owned(), value.to_owned()))
+            Ok((unshielded(name), unshielded(value)))
         };
         Ok(Self {
             method: (*method).to_owned(),
             parts: listed(parts).iter().map(part).collect::<Result<_>>()?,
-            included: listed(included),
+            included: listed(included).iter().map(|name| unshielded(name)).collect(),
             options: listed(options).iter().map(option).collect::<Result<_>>()?,
         })
     }

@@ -62,6 +62,7 @@ mod moved;
 mod name;
 mod object;
 pub mod operator_classes;
+mod parts;
 mod paths;
 mod pieces;
 mod position;

@@ -4,6 +4,7 @@ use diligence_base::{Error, Result};
 
 use crate::RelationName;
 use crate::deferral::Deferral;
+use crate::parts::{shielded, unshielded};
 
 /// A change of rows that a trigger is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,10 @@ impl Trigger {
     pub fn encoded(&self) -> String {
         let events = self.events.iter().map(|event| match event {
             TriggerEvent::Insert => "insert".to_owned(),
-            TriggerEvent::Update(columns) => format!("update{WITHIN}{}", columns.join("\u{13}")),
+            TriggerEvent::Update(columns) => {
+                let columns = columns.iter().map(|column| shielded(column)).collect::<Vec<_>>();
+                format!("update{WITHIN}{}", columns.join("\u{13}"))
+            }
             TriggerEvent::Delete => "delete".to_owned(),
             TriggerEvent::Truncate => "truncate".to_owned(),
         });
@@ -134,14 +138,16 @@ impl Trigger {
         ];
         let flags = flags.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag).collect::<Vec<_>>().join(",");
         let parts = [
-            self.name.clone(),
+            shielded(&self.name),
             flags,
             events.collect::<Vec<_>>().join("\u{14}"),
-            self.when.clone().unwrap_or_default(),
-            self.function.schema.clone(),
-            self.function.name.clone(),
-            self.arguments.iter().map(|argument| format!("{argument}{WITHIN}")).collect(),
-            [&self.old_rows, &self.new_rows].map(|name| name.as_deref().unwrap_or_default()).join(&WITHIN.to_string()),
+            self.when.as_deref().map(shielded).unwrap_or_default(),
+            shielded(&self.function.schema),
+            shielded(&self.function.name),
+            self.arguments.iter().map(|argument| format!("{}{WITHIN}", shielded(argument))).collect(),
+            [&self.old_rows, &self.new_rows]
+                .map(|name| name.as_deref().map(shielded).unwrap_or_default())
+                .join(&WITHIN.to_string()),
         ];
         parts.join(&BETWEEN.to_string())
     }
@@ -153,12 +159,12 @@ impl Trigger {
             return Err(Error::file("a trigger cannot be understood"));
         };
         let (old_rows, new_rows) = rest.first().and_then(|names| names.split_once(WITHIN)).unwrap_or_default();
-        let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+        let named = |name: &str| (!name.is_empty()).then(|| unshielded(name));
         let has = |flag: &str| flags.split(',').any(|known| known == flag);
         let event = |text: &str| match text.split_once(WITHIN) {
             Some(("update", columns)) => {
                 let columns = columns.split('\u{13}').filter(|column| !column.is_empty());
-                Ok(TriggerEvent::Update(columns.map(str::to_owned).collect()))
+                Ok(TriggerEvent::Update(columns.map(unshielded).collect()))
             }
             None if text == "insert" => Ok(TriggerEvent::Insert),
             None if text == "delete" => Ok(TriggerEvent::Delete),
@@ -176,17 +182,17 @@ impl Trigger {
             (false, _, true) => TriggerState::Replica,
             (false, _, false) => TriggerState::Disabled,
         };
-        let mut arguments = arguments.split(WITHIN).map(str::to_owned).collect::<Vec<_>>();
+        let mut arguments = arguments.split(WITHIN).map(unshielded).collect::<Vec<_>>();
         arguments.pop();
         Ok(Self {
-            name: (*name).to_owned(),
+            name: unshielded(name),
             is_before: has("before"),
             is_instead: has("instead"),
             is_row: has("row"),
             state,
             events: events.split('\u{14}').map(event).collect::<Result<_>>()?,
-            when: (!when.is_empty()).then(|| (*when).to_owned()),
-            function: RelationName::new(*schema, *function),
+            when: named(when),
+            function: RelationName::new(unshielded(schema), unshielded(function)),
             arguments,
             old_rows: named(old_rows),
             new_rows: named(new_rows),

@@ -42,8 +42,8 @@ impl IndexesAhead {
 
 impl NativeTable {
     /// The indexes that it gets by an alteration, of its present rows; `losses` says how often changes had been lost.
-    /// Fails with code 23505 if two rows have one key
-    /// that is unique, 23P01 if two may not stand beside each other, and with kind `Resource` if memory is short.
+    /// Fails with code 23505 if two rows have one key that is unique, 23P01 if two may not stand beside each other, and
+    /// with kind `Resource` if memory is short.
     pub(crate) fn indexes_ahead(
         &self,
         alteration: &TableAlteration,

@@ -137,42 +137,7 @@ impl<'a> Exported<'a> {
         objects.retain(|object| !object.name.is_temporary() && snapshot.rights.may_read(&object.name));
         // As they were made: what is needed for another comes before it.
         objects.sort_by_key(|object| object.id);
-        for object in &objects {
-            match &object.relation {
-                Relation::Sequence(sequence) => self.sequence(object, sequence, &objects)?,
-                Relation::Enum(definition) => {
-                    let labels = definition.labels.iter().map(|label| literal(label)).collect::<Vec<_>>().join(", ");
-                    let _ = writeln!(self.schema, "CREATE TYPE {} AS ENUM ({labels});", qualified(&object.name));
-                }
-                Relation::Domain(definition) => {
-                    let checks = definition.checks.iter().map(|check| check.condition.to_string());
-                    let default = definition.default.iter().map(ToString::to_string);
-                    self.functions_of(&checks.chain(default).collect::<Vec<_>>(), &objects);
-                    self.schema.push_str(&defined(&object.name, &domain_statement(&object.name, definition)));
-                }
-                Relation::Collation(order) => {
-                    let name = object.name.collation().unwrap_or_default();
-                    let name = format!("{}.{}", quoted(&object.name.schema), quoted(name));
-                    let _ = match order.as_ref() {
-                        TextOrder::Icu { locale, is_deterministic } => writeln!(
-                            self.schema,
-                            "CREATE COLLATION {name} (provider = icu, locale = {}, deterministic = {is_deterministic});",
-                            literal(locale)
-                        ),
-                        _ => writeln!(self.schema, "CREATE COLLATION {name} FROM \"C\";"),
-                    };
-                }
-                Relation::Composite(definition) => {
-                    let columns = definition.columns.fields().iter().map(|field| {
-                        let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
-                        format!("{} {}", quoted(field.name()), declared(&sql_type))
-                    });
-                    let columns = columns.collect::<Vec<_>>().join(", ");
-                    let _ = writeln!(self.schema, "CREATE TYPE {} AS ({columns});", qualified(&object.name));
-                }
-                _ => {}
-            }
-        }
+        self.types_and_sequences(&objects)?;
         // Tables first: they write the functions that they call.
         for object in &objects {
             self.token.check()?;
@@ -201,7 +166,67 @@ impl<'a> Exported<'a> {
                 self.references(object, table, &objects);
             }
         }
-        for object in &objects {
+        self.statistics_and_triggers(&objects);
+        if snapshot.rights.are_all() {
+            self.last.push_str(&export_roles::grants(&snapshot));
+            self.last.push_str(&export_roles::comments(&snapshot));
+        }
+        let load = format!("{}{}{}", self.load, self.after, self.last);
+        for (name, text) in [(SCHEMA, &self.schema), (LOAD, &load)] {
+            let path = self.folder.join(name);
+            let written = disk.open(&path, OpenMode::CREATE_NEW).and_then(|file| {
+                file.write_all_at(text.as_bytes(), 0)?;
+                file.sync()
+            });
+            written.map_err(|error| failed(&path, &error))?;
+        }
+        disk.sync_folder(&self.folder).map_err(|error| failed(&self.folder, &error))
+    }
+
+    /// What tables name.
+    fn types_and_sequences(&mut self, objects: &[Arc<Object>]) -> Result<()> {
+        for object in objects {
+            match &object.relation {
+                Relation::Sequence(sequence) => self.sequence(object, sequence, objects)?,
+                Relation::Enum(definition) => {
+                    let labels = definition.labels.iter().map(|label| literal(label)).collect::<Vec<_>>().join(", ");
+                    let _ = writeln!(self.schema, "CREATE TYPE {} AS ENUM ({labels});", qualified(&object.name));
+                }
+                Relation::Domain(definition) => {
+                    let checks = definition.checks.iter().map(|check| check.condition.to_string());
+                    let default = definition.default.iter().map(ToString::to_string);
+                    self.functions_of(&checks.chain(default).collect::<Vec<_>>(), objects);
+                    self.schema.push_str(&defined(&object.name, &domain_statement(&object.name, definition)));
+                }
+                Relation::Collation(order) => {
+                    let name = object.name.collation().unwrap_or_default();
+                    let name = format!("{}.{}", quoted(&object.name.schema), quoted(name));
+                    let _ = match order.as_ref() {
+                        TextOrder::Icu { locale, is_deterministic } => writeln!(
+                            self.schema,
+                            "CREATE COLLATION {name} (provider = icu, locale = {}, deterministic = {is_deterministic});",
+                            literal(locale)
+                        ),
+                        _ => writeln!(self.schema, "CREATE COLLATION {name} FROM \"C\";"),
+                    };
+                }
+                Relation::Composite(definition) => {
+                    let columns = definition.columns.fields().iter().map(|field| {
+                        let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+                        format!("{} {}", quoted(field.name()), declared(&sql_type))
+                    });
+                    let columns = columns.collect::<Vec<_>>().join(", ");
+                    let _ = writeln!(self.schema, "CREATE TYPE {} AS ({columns});", qualified(&object.name));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What belongs to tables and views, and is made once their rows are there.
+    fn statistics_and_triggers(&mut self, objects: &[Arc<Object>]) {
+        for object in objects {
             let name = qualified(&object.name);
             if let Relation::Native(table) = &object.relation {
                 for own in &table.rules().statistics {
@@ -221,20 +246,6 @@ impl<'a> Exported<'a> {
                 }
             }
         }
-        if snapshot.rights.are_all() {
-            self.last.push_str(&export_roles::grants(&snapshot));
-            self.last.push_str(&export_roles::comments(&snapshot));
-        }
-        let load = format!("{}{}{}", self.load, self.after, self.last);
-        for (name, text) in [(SCHEMA, &self.schema), (LOAD, &load)] {
-            let path = self.folder.join(name);
-            let written = disk.open(&path, OpenMode::CREATE_NEW).and_then(|file| {
-                file.write_all_at(text.as_bytes(), 0)?;
-                file.sync()
-            });
-            written.map_err(|error| failed(&path, &error))?;
-        }
-        disk.sync_folder(&self.folder).map_err(|error| failed(&self.folder, &error))
     }
 
     /// Functions that texts call, and those that they call: they come before what has the texts.

@@ -262,7 +262,7 @@ impl Session {
             return Ok(self.start_calling_truncate(command, source));
         }
         if matches!(&command, Command::SetConstraints { is_deferred: false, .. }) && !self.put_off().is_done() {
-            return Ok(self.start_calling_constraints(command));
+            return Ok(self.start_calling_constraints(command, source));
         }
         if let (Command::Alter { is_concurrent: true, .. }, Some(source)) = (&command, &source) {
             let source = source.clone();

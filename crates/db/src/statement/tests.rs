@@ -7,11 +7,12 @@ use arrow::array::{
     TimestampNanosecondArray,
 };
 use arrow::datatypes::{DataType, Int64Type, Schema};
+use diligence_base::ErrorKind;
 use diligence_catalog::types::{field_type, origin};
 use diligence_catalog::{Rights, SessionSnapshot};
 
 use crate::plans::GenericPlan;
-use crate::{Database, DatabaseOptions, Needs, PlannedStatement, Session, SessionOptions, Short};
+use crate::{CancelToken, Database, DatabaseOptions, Needs, PlannedStatement, Session, SessionOptions, Short};
 
 fn numbers(session: &Session, planned: PlannedStatement) -> Vec<i64> {
     let batches = session.start_planned(planned).unwrap().collect().unwrap();
@@ -508,4 +509,29 @@ fn results_say_which_columns_of_tables_and_views_they_have() {
     );
     assert_eq!(origins("SELECT a FROM told UNION ALL SELECT a FROM told"), [none]);
     assert_eq!(origins("SELECT a::bigint, coalesce(a, 1), 1 FROM told"), [none; 3]);
+}
+
+#[test]
+fn a_commit_that_waits_for_another_transaction_is_cancelled() {
+    let database = Database::in_memory().unwrap();
+    let (one, two) = (database.session(), database.session());
+    one.execute("CREATE TABLE held (k integer UNIQUE DEFERRABLE INITIALLY DEFERRED)").unwrap();
+    one.execute("INSERT INTO held VALUES (1)").unwrap();
+    for sql in ["BEGIN", "DELETE FROM held WHERE k = 1"] {
+        one.execute(sql).unwrap();
+    }
+    for sql in ["BEGIN", "INSERT INTO held VALUES (1)"] {
+        two.execute(sql).unwrap();
+    }
+    let token = CancelToken::default();
+    let (own, waiting) = (token.clone(), two.clone());
+    let committing = std::thread::spawn(move || waiting.commit_unless(&own));
+    token.cancel();
+    let error = committing.join().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+    // Nothing of it is there, and the session goes on.
+    one.execute("COMMIT").unwrap();
+    two.execute("INSERT INTO held VALUES (2)").unwrap();
+    let planned = two.plan(&two.parse("SELECT k::int8 FROM held ORDER BY k").unwrap(), &[]).unwrap();
+    assert_eq!(numbers(&two, planned), [2]);
 }

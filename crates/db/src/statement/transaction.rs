@@ -3,7 +3,6 @@
 //! Servers that answer BEGIN themselves call the methods; a session's own statements do the same.
 
 use std::sync::Arc;
-use std::task::Poll;
 
 use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
@@ -13,7 +12,8 @@ use diligence_catalog::transaction::TransactionMark;
 use diligence_engine::stages::caller;
 use diligence_sql::{DeferredTrigger, TransactionStep};
 
-use super::pull::Pull;
+use super::CancelToken;
+use super::procedures::wait_for;
 use crate::put_off::PutOff;
 use crate::remembered::SessionMark;
 use crate::sender::Sender;
@@ -30,7 +30,12 @@ impl Session {
     /// wait for a disk. Fails with code 40001 if its changes do not go together with what others have committed
     /// meanwhile, with kind `File` if they cannot be kept, and as the triggers do; then nothing of them is there.
     pub fn commit(&self) -> Result<()> {
-        if let Err(error) = self.run_put_off(|_| true).and_then(|()| self.wait_for_deferred()) {
+        self.commit_unless(&CancelToken::default())
+    }
+
+    /// The same; fails with kind `Cancelled` if it is cancelled while it waits for other transactions.
+    pub fn commit_unless(&self, token: &CancelToken) -> Result<()> {
+        if let Err(error) = self.run_put_off(|_| true).and_then(|()| self.wait_for_deferred(token)) {
             self.roll_back();
             return Err(error);
         }
@@ -51,8 +56,8 @@ impl Session {
     }
 
     /// Waits for other transactions that take rows away which have unique keys that were deferred. Fails with code
-    /// 55P03 if it may not wait as long, and 40P01 if such a transaction waits for this one.
-    fn wait_for_deferred(&self) -> Result<()> {
+    /// 55P03 if it may not wait as long, with 40P01 if such a transaction waits for this one, and with kind `Cancelled`.
+    fn wait_for_deferred(&self, token: &CancelToken) -> Result<()> {
         loop {
             let error = match self.planner().catalogs().wait_for_deferred() {
                 Err(error) if error.code() == Some(MUST_WAIT) => error,
@@ -60,10 +65,8 @@ impl Session {
                 Err(error) if error.code() == Some("40001") => return Ok(()),
                 done => return done,
             };
-            if let Some(mut wait) = self.may_go_on(Some(error), &mut 0)?
-                && let Poll::Ready(waited) = Pull::Blocking.wait(&mut wait)
-            {
-                waited?;
+            if let Some(wait) = self.may_go_on(Some(error), &mut 0)? {
+                wait_for(wait, token)?;
             }
         }
     }

@@ -583,8 +583,12 @@ impl StatementExecution {
         }
         let own = session.clone();
         match session.has_put_off() {
-            // Triggers take their own time.
-            true => self.runner.commit(move || own.commit()).await,
+            // Triggers take their own time, and it may wait for other transactions, whose ends it is not to hold up.
+            true => {
+                let io = session.database().engine().io_handle().clone();
+                let committed = io.spawn_blocking(move || own.commit()).await;
+                committed.unwrap_or_else(|error| Err(Error::bug(format!("a commit ended early: {error}"))))
+            }
             false => self.written(move || own.commit()).await,
         }
     }

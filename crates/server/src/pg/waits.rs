@@ -12,7 +12,7 @@ use crate::service::Service;
 use crate::sqlstate;
 
 /// Comes back when the statement that runs is cancelled, or the session has to end.
-async fn stopped(entry: &Registered, service: &Service) -> Trouble {
+pub(super) async fn stopped(entry: &Registered, service: &Service) -> Trouble {
     let asked = entry.cancel.notified();
     tokio::pin!(asked);
     asked.as_mut().enable();

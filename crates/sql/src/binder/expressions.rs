@@ -12,6 +12,7 @@ use super::syntax::{bare_name, sign_of, unnested, written};
 use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{Comparison, Constant, Scalar, SubqueryKind};
 use crate::parse::WHOLE_ROW;
+use crate::tried::marker;
 
 impl Binder<'_> {
     /// An expression with a type. Fails like [`scalar`](Self::scalar).
@@ -131,14 +132,21 @@ impl Binder<'_> {
         self.explicit(scalar, &to, is_try)
     }
 
-    /// A text as a path of JSON. Fails with 42601 if it is known and no path.
+    /// A text as a path of JSON. Fails with 42601 if it is known and no path, unless that is to be NULL.
     fn as_path(&self, scalar: Scalar, is_try: bool) -> Result<Scalar> {
         let text = self.explicit(scalar, &SqlType::Text, is_try)?;
         match &text {
-            Scalar::Constant(Constant { value, .. }) if !is_try => match value.try_as_str() {
-                Some(Some(path)) => Ok(Scalar::Constant(Constant::text(path_text(path)?))),
+            Scalar::Constant(Constant { value, .. }) => match value.try_as_str() {
+                Some(Some(path)) => match path_text(path) {
+                    Err(_) if is_try => Ok(Scalar::Constant(Constant::null(SqlType::Text))),
+                    path => Ok(Scalar::Constant(Constant::text(path?))),
+                },
                 _ => Ok(text),
             },
+            _ if is_try => {
+                let arguments = vec![self.call("jsonpath of text", vec![text])?];
+                Ok(Scalar::Asked { function: marker(), arguments, sql_type: SqlType::Text })
+            }
             _ => self.call("jsonpath of text", vec![text]),
         }
     }
@@ -355,7 +363,10 @@ fn is_empty_array(expression: &Expr) -> bool {
 fn is_path(data_type: &DataType) -> bool {
     match data_type {
         DataType::Custom(name, _) => {
-            matches!(name.0.as_slice(), [.., last] if last.as_ident().is_some_and(|last| normalized(last) == "jsonpath"))
+            let parts = name.0.iter().map(|part| part.as_ident().map(normalized)).collect::<Option<Vec<_>>>();
+            let parts = parts.unwrap_or_default();
+            let parts = parts.iter().map(String::as_str).collect::<Vec<_>>();
+            matches!(parts.as_slice(), ["jsonpath"] | ["pg_catalog", "jsonpath"])
         }
         _ => false,
     }

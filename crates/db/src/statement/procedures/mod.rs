@@ -157,8 +157,8 @@ pub(super) fn wait_for(mut wait: LockWait, token: &CancelToken) -> Result<()> {
 }
 
 impl Session {
-    /// The same for a statement that others may be in the way of: what it has done is taken back then, it waits, and is
-    /// planned and done anew. It keeps its locks meanwhile.
+    /// Runs a statement on a thread of its own that other transactions may be in the way of: what it has done is taken
+    /// back then, it waits, and is planned and done anew. It keeps its locks meanwhile.
     fn start_in_turns(
         &self,
         tag: &'static str,
@@ -348,8 +348,10 @@ impl Session {
     }
 
     /// The same for SET CONSTRAINTS, which has triggers run that were put off.
-    pub(super) fn start_calling_constraints(&self, command: Command) -> QueryResult {
-        self.start_on_thread("SET CONSTRAINTS", None, move |session, _| {
+    pub(super) fn start_calling_constraints(&self, command: Command, source: Option<Source>) -> QueryResult {
+        let first = (Planned::Other(Box::new(Statement::Command(command))), source);
+        self.start_in_turns("SET CONSTRAINTS", None, first, move |session, planned, _| {
+            let Some(Statement::Command(command)) = statement_of(planned) else { return Err(another_kind()) };
             command.apply(session.planner().catalogs())?;
             session.run_no_longer_deferred()?;
             Ok(ReadyRows::default())

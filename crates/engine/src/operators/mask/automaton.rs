@@ -30,7 +30,7 @@ const RUN_BYTES: usize = 32 * 1024;
 const GAP_MAX: usize = 32;
 
 /// By byte, a state.
-type Row = [u16; 256];
+type NextStates = [u16; 256];
 
 /// No state.
 const NONE: u16 = u16::MAX;
@@ -38,7 +38,7 @@ const NONE: u16 = u16::MAX;
 /// Texts, each with a mask.
 pub(super) struct Automaton {
     /// By state and byte, the next state.
-    table: Box<[Row]>,
+    table: Box<[NextStates]>,
     /// The first state in which a text ends.
     first_found: u16,
     /// By such a state, the texts that end there: their bytes and masks, the longest first.
@@ -50,14 +50,18 @@ pub(super) struct Automaton {
 /// The texts as a tree of their bytes.
 struct Tree {
     /// By node and byte, the node below.
-    below: Vec<Row>,
+    below: Vec<NextStates>,
     /// By node, the texts that end there.
     found: Vec<Vec<(usize, u64)>>,
 }
 
 impl Tree {
-    fn new() -> Self {
-        Self { below: vec![[NONE; 256]], found: vec![vec![]] }
+    /// One of a root, with room for so many nodes.
+    fn new(nodes: usize) -> Self {
+        let (mut below, mut found) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes));
+        below.push([NONE; 256]);
+        found.push(vec![]);
+        Self { below, found }
     }
 
     fn add(&mut self, text: &[u8], mask: u64) {
@@ -100,21 +104,26 @@ impl Tree {
     }
 }
 
+/// States of an automaton of these texts, at most.
+fn states_of(texts: &[(String, u64)]) -> usize {
+    1 + texts.iter().map(|(text, _)| text.len()).sum::<usize>()
+}
+
 impl Automaton {
-    /// Bytes of texts that one can find, at most.
+    /// Bytes of all texts of an automaton, at most.
     pub const TEXT_BYTES_MAX: usize = 4096;
 
-    /// Bytes that one of these texts takes at most, also while it is made.
+    /// Bytes that an automaton of these texts takes at most, also while it is made.
     pub fn bytes_max(texts: &[(String, u64)]) -> usize {
-        let states = 1 + texts.iter().map(|(text, _)| text.len()).sum::<usize>();
-        let ends = texts.len() * texts.len() * size_of::<(usize, u64)>();
-        2 * states * (size_of::<Row>() + size_of::<Vec<(usize, u64)>>()) + ends
+        let states = states_of(texts);
+        let ends = texts.len() * size_of::<(usize, u64)>();
+        states * (2 * size_of::<NextStates>() + 2 * size_of::<Vec<(usize, u64)>>() + ends)
     }
 
     /// One that finds these texts, none of which is empty, and all of which have no more than
     /// [`TEXT_BYTES_MAX`](Self::TEXT_BYTES_MAX).
     pub fn new(texts: &[(String, u64)]) -> Self {
-        let mut tree = Tree::new();
+        let mut tree = Tree::new(states_of(texts));
         texts.iter().for_each(|(text, mask)| tree.add(text.as_bytes(), *mask));
         tree.close();
         let (ends, others): (Vec<_>, Vec<_>) = (0..tree.found.len()).partition(|node| !tree.found[*node].is_empty());

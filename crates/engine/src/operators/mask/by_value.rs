@@ -42,10 +42,13 @@ impl ColumnConditions {
         if values.len() > rows.len() / ROWS_PER_VALUE {
             return self.restrict_all(input, rows);
         }
-        // Behind the values a NULL, which rows without a pick have.
-        let with_null = concat_arrays(&[values.clone(), new_null_array(values.data_type(), 1)], values.data_type())?;
-        let mut masks = vec![u64::MAX; with_null.len()];
-        let all = Batch::new(vec![Column::flat_array(with_null); input.columns().len()], masks.len());
+        // Behind the values a NULL, where rows have none of them.
+        let looked_at = match picks.nulls() {
+            None => values.clone(),
+            Some(_) => concat_arrays(&[values.clone(), new_null_array(values.data_type(), 1)], values.data_type())?,
+        };
+        let mut masks = vec![u64::MAX; looked_at.len()];
+        let all = Batch::new(vec![Column::flat_array(looked_at); input.columns().len()], masks.len());
         self.restrict_all(&all, &mut masks)?;
         match picks.nulls() {
             None => rows.iter_mut().zip(picks.values()).for_each(|(row, pick)| *row &= masks[*pick as usize]),

@@ -7,7 +7,8 @@
 //! a row's *code*, its place in a grid, where it is known which mask that is: no row's mask has to be computed, or
 //! looked for among the known ones. Conditions that are no comparisons of a column clear the bits of the queries that
 //! have them, one condition after the other; [`texts`] that many look for are looked for together, and several
-//! conditions on a column of few values are looked at [once per value](by_value). Where each query wants first rows, the bits of those that a row is none of the [first](FirstOfEach) for are cleared in the end.
+//! conditions on a column of few values are looked at [once per value](by_value). Where each query wants first rows,
+//! the bits of queries for which a row is none of the [first](FirstOfEach) are cleared in the end.
 //!
 //! Invariants: row order is kept; no mask that comes out is zero.
 
