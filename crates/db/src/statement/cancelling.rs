@@ -1,11 +1,14 @@
 //! Cancelling: what a statement does now that can be ended from elsewhere.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::locks::{GivenUp, WaitEnder};
+use diligence_catalog::locks::{GivenUp, LockWait, WaitEnder};
 use diligence_engine::query::CancelToken as QueryToken;
 use parking_lot::Mutex;
+
+use super::pull::Pull;
 
 /// Cancels a statement from anywhere: another thread, a signal handler.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +26,18 @@ impl CancelToken {
     /// One for a statement that is a query now.
     pub(super) fn of(query: QueryToken) -> Self {
         Self(Arc::new(Mutex::new(Cancelling { query: Some(query), ..Cancelling::default() })))
+    }
+
+    /// Waits until it is the session's turn to have a lock. Fails with code 55P03 if its time was over, and with kind
+    /// `Cancelled`.
+    pub(super) fn wait_for(&self, mut wait: LockWait) -> Result<()> {
+        self.is_now(None, Some(wait.ender()))?;
+        let waited = match Pull::Blocking.wait(&mut wait) {
+            Poll::Ready(waited) => waited,
+            Poll::Pending => Err(Error::bug("a blocking wait did not wait")),
+        };
+        drop(wait);
+        waited.and_then(|()| self.is_now(None, None))
     }
 
     /// Cancels the statement, if it still runs.

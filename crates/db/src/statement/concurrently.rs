@@ -5,7 +5,6 @@ use diligence_base::{Error, Result};
 use diligence_catalog::IndexesAhead;
 use diligence_sql::{Command, Planned, Statement};
 
-use super::procedures::wait_for;
 use super::ready::ReadyRows;
 use super::result::QueryResult;
 use super::start::{RETRIES_MAX, is_in_the_way};
@@ -23,7 +22,7 @@ impl Session {
                 match done {
                     Err(error) if is_in_the_way(&error) => {
                         if let Some(wait) = session.may_go_on(Some(error), &mut left)? {
-                            wait_for(wait, token)?;
+                            token.wait_for(wait)?;
                         }
                         token.check()?;
                     }

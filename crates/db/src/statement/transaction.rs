@@ -13,7 +13,6 @@ use diligence_engine::stages::caller;
 use diligence_sql::{DeferredTrigger, TransactionStep};
 
 use super::CancelToken;
-use super::procedures::wait_for;
 use crate::put_off::PutOff;
 use crate::remembered::SessionMark;
 use crate::sender::Sender;
@@ -56,7 +55,8 @@ impl Session {
     }
 
     /// Waits for other transactions that take rows away which have unique keys that were deferred. Fails with code
-    /// 55P03 if it may not wait as long, with 40P01 if such a transaction waits for this one, and with kind `Cancelled`.
+    /// 55P03 if it may not wait as long, with 40P01 if such a transaction waits for this one, and with kind
+    /// `Cancelled`.
     fn wait_for_deferred(&self, token: &CancelToken) -> Result<()> {
         loop {
             let error = match self.planner().catalogs().wait_for_deferred() {
@@ -66,7 +66,7 @@ impl Session {
                 done => return done,
             };
             if let Some(wait) = self.may_go_on(Some(error), &mut 0)? {
-                wait_for(wait, token)?;
+                token.wait_for(wait)?;
             }
         }
     }

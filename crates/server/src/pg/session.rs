@@ -20,7 +20,7 @@ use arrow::array::ArrayRef;
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
 use diligence_db::postgres::{TEXT, origin};
-use diligence_db::{CancelToken, Facts, Isolation, Notification, PlanningIdentity, Session};
+use diligence_db::{Facts, Isolation, Notification, PlanningIdentity, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
 use pgwire::messages::response::{
@@ -37,7 +37,6 @@ use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_c
 use super::startup::Arrival;
 use super::templates::{Templates, templates};
 use super::trouble::{Block, Outcome, Trouble};
-use super::waits::stopped;
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, failure, notice};
 use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
@@ -821,22 +820,7 @@ impl PgSession {
                 Ok(())
             }
             true if self.session.commits_at_once(true) => self.session.commit(),
-            true => {
-                // It waits for the disk, and perhaps for other transactions before: that can be cancelled.
-                let (session, token) = (self.session.clone(), CancelToken::default());
-                let io = session.database().engine().io_handle().clone();
-                let own = token.clone();
-                let mut committed = io.spawn_blocking(move || session.commit_unless(&own));
-                let committed = tokio::select! {
-                    biased;
-                    committed = &mut committed => committed,
-                    _ = stopped(&self.entry, &self.service) => {
-                        token.cancel();
-                        committed.await
-                    }
-                };
-                committed.unwrap_or_else(|error| Err(Error::bug(format!("a commit ended early: {error}"))))
-            }
+            true => self.commit_in_time().await,
         };
         self.show_printed(&self.session.printed().clone());
         self.leave_block(commits && committed.is_ok());

@@ -1,7 +1,8 @@
 //! Waits for the client: until it has taken what is made for it, or has sent more. A client may do neither for as long
 //! as it likes, so each of them ends as well when somebody ends the session or its statement.
 
-use diligence_base::Error;
+use diligence_base::{Error, Result};
+use diligence_db::CancelToken;
 
 use super::deadlines::Deadline;
 use super::session::{PgSession, over};
@@ -12,7 +13,7 @@ use crate::service::Service;
 use crate::sqlstate;
 
 /// Comes back when the statement that runs is cancelled, or the session has to end.
-pub(super) async fn stopped(entry: &Registered, service: &Service) -> Trouble {
+async fn stopped(entry: &Registered, service: &Service) -> Trouble {
     let asked = entry.cancel.notified();
     tokio::pin!(asked);
     asked.as_mut().enable();
@@ -31,6 +32,25 @@ fn cancelled() -> Trouble {
 }
 
 impl PgSession {
+    /// Commits a block: it waits for the disk, and perhaps for other transactions before, unless the statement is
+    /// cancelled or the session has to end.
+    pub(super) async fn commit_in_time(&mut self) -> Result<()> {
+        let Self { session, entry, service, .. } = self;
+        let (session, token) = (session.clone(), CancelToken::default());
+        let io = session.database().engine().io_handle().clone();
+        let own = token.clone();
+        let mut committed = io.spawn_blocking(move || session.commit_unless(&own));
+        let committed = tokio::select! {
+            biased;
+            committed = &mut committed => committed,
+            _ = stopped(entry, service) => {
+                token.cancel();
+                committed.await
+            }
+        };
+        committed.unwrap_or_else(|error| Err(Error::bug(format!("a commit ended early: {error}"))))
+    }
+
     /// Sends what is made of the running statement's answer; `stalled` is called now and then while the client does not
     /// take it. A statement that is cancelled meanwhile fails: what it has sent is whole messages, with the error next.
     pub(super) async fn send(&mut self, stalled: impl FnMut()) -> Outcome {

@@ -23,7 +23,6 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
-use diligence_catalog::locks::LockWait;
 use diligence_engine::QueryOptions;
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
 use diligence_engine::stages::{Caller, caller, outside};
@@ -38,7 +37,6 @@ use self::run::Run;
 use super::cancelling::CancelToken;
 use super::done::count_of;
 use super::explained::Explained;
-use super::pull::Pull;
 use super::ready::ReadyRows;
 use super::result::QueryResult;
 use super::start::{RETRIES_MAX, is_of_others};
@@ -144,18 +142,6 @@ fn another_kind() -> Error {
     Error::bug("a statement is planned anew as another one")
 }
 
-/// Waits until it is the session's turn to have a lock. Fails with code 55P03 if its time was over, and with kind
-/// `Cancelled`.
-pub(super) fn wait_for(mut wait: LockWait, token: &CancelToken) -> Result<()> {
-    token.is_now(None, Some(wait.ender()))?;
-    let waited = match Pull::Blocking.wait(&mut wait) {
-        Poll::Ready(waited) => waited,
-        Poll::Pending => Err(Error::bug("a blocking wait did not wait")),
-    };
-    drop(wait);
-    waited.and_then(|()| token.is_now(None, None))
-}
-
 impl Session {
     /// Runs a statement on a thread of its own that other transactions may be in the way of: what it has done is taken
     /// back then, it waits, and is planned and done anew. It keeps its locks meanwhile.
@@ -180,7 +166,7 @@ impl Session {
                         session.back_to(&begun);
                     }
                     if let Some(wait) = session.may_go_on(Some(error), &mut left)? {
-                        wait_for(wait, token)?;
+                        token.wait_for(wait)?;
                     }
                     token.check()?;
                     planned = source.planned(session.planner(), &session.snapshot())?;
