@@ -742,7 +742,8 @@ async fn a_session_that_rests_too_long_ends_and_lets_others_go_on() {
     // Who is at work does not rest, nor who has no block.
     said(&mut ann, "SET idle_in_transaction_session_timeout = '1ms'; SET statement_timeout = '30ms'").await;
     let answers = said(&mut ann, "SELECT count(*) FROM generate_series(1, 100000000000)").await;
-    assert_eq!(answers[1], "E ERROR 57014");
+    // Its columns may have been told before.
+    assert!(answers.iter().any(|answer| answer == "E ERROR 57014"), "{answers:?}");
     assert_eq!(said(&mut ann, "SELECT 1").await[1], "D 1");
     server.stop().await;
 }

@@ -465,7 +465,7 @@ impl Around<'_> {
             if let Some(ast::TableFactor::Derived { subquery, .. }) =
                 rows.from.first_mut().map(|from| &mut from.relation)
             {
-                *subquery = Box::new(query);
+                **subquery = query;
             }
         }
         Ok(chosen)
