@@ -65,6 +65,19 @@ fn whole(line: &Line) -> Vec<u8> {
     bytes
 }
 
+/// A description of rows without the numbers of tables and columns, which are the database's: behind each name, which
+/// ends with a zero, six bytes for these and twelve for the type.
+fn without_origins(body: &[u8]) -> Vec<u8> {
+    let mut shown = body.to_vec();
+    let mut place = 2;
+    while let Some(name) = shown.get(place..).and_then(|rest| rest.iter().position(|byte| *byte == 0)) {
+        let origin = place + name + 1;
+        shown[origin..origin + 6].fill(0);
+        place = origin + 18;
+    }
+    shown
+}
+
 async fn replay(address: &Address, name: &str, transcript: &str) {
     let mut connection = Connection::open_silently(address).await.unwrap();
     for (number, text) in transcript.lines().enumerate().filter(|(_, text)| !text.starts_with('#')) {
@@ -80,7 +93,10 @@ async fn replay(address: &Address, name: &str, transcript: &str) {
             continue;
         };
         let message = connection.next().await.unwrap_or_else(|error| panic!("{place}: {error}"));
-        let shown = |kind: u8, body: &[u8]| format!("{} {}", kind.escape_ascii(), body.escape_ascii());
+        let shown = |kind: u8, body: &[u8]| match kind {
+            b'T' => format!("T {}", without_origins(body).escape_ascii()),
+            _ => format!("{} {}", kind.escape_ascii(), body.escape_ascii()),
+        };
         if kind == b'K' && message.kind == b'K' {
             assert_eq!(message.body.len(), line.body.len(), "{place}");
             continue;
