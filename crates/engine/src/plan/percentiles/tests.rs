@@ -503,8 +503,9 @@ fn a_group_that_does_not_fit_is_sorted_in_temp_space() {
 
         // What accumulators keep does not fit.
         let kept = vec![median(FLOAT), call(first_value_udaf(), &[NUMBER])];
-        let options = QueryOptions { memory_limit_bytes: Some(4 << 20), ..QueryOptions::default() };
-        let mut stream = engine.run(&aggregate(batches.clone(), vec![], kept), options).unwrap();
+        let little =
+            Engine::start(EngineOptions { workers, memory_bytes: 2 << 20, ..EngineOptions::default() }).unwrap();
+        let mut stream = little.run(&aggregate(batches.clone(), vec![], kept), QueryOptions::default()).unwrap();
         let error = std::iter::from_fn(|| stream.next_blocking()).find_map(Result::err).expect("it fits");
         assert_eq!(error.kind(), ErrorKind::Resource, "{error}");
     }
